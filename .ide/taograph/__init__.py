@@ -1,0 +1,1 @@
+../../src/taograph/__init__.py

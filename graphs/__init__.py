@@ -1,0 +1,1 @@
+"""The graphs: one file, one strategy."""

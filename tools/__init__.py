@@ -1,0 +1,1 @@
+"""The tools, one file each, and the layer that runs them."""
