@@ -1,0 +1,252 @@
+"""Telling a run's events to the person at the terminal, to a file, or to a program.
+
+A renderer has one method for each event type of :mod:`taograph.graphs.loop.events`. What models, tools and
+pages wrote is printed as data: cleaned of control characters, never read as markup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from taograph.cli.text import clean, one_line, shorten
+from taograph.cli.words import budget_line, call_line, cost_line, limits_line, seconds, stop_line
+from taograph.redaction import redact
+
+if TYPE_CHECKING:
+    from taograph.graphs.loop.events import Event
+
+_TYPES = frozenset(
+    (
+        "run_started",
+        "thought_delta",
+        "thought",
+        "action",
+        "observation",
+        "retry",
+        "approval",
+        "budget",
+        "plan",
+        "child",
+        "stop",
+        "answer",
+    )
+)
+# How much of an observation a person is shown at once; -v shows all of it.
+OBSERVATION_CHARS = 700
+OBSERVATION_LINES = 10
+
+
+class Renderer:
+    """Tells events as they come; used as a context manager around a run.
+
+    Attributes:
+        last_stop: The reason of the last ``stop`` event, which decides the exit status.
+        priced: Whether the price of the model is known.
+    """
+
+    def __init__(self) -> None:
+        self.last_stop: str | None = None
+        self.priced = True
+
+    def event(self, event: Event) -> None:
+        """Tell one event; types that a later version adds are passed over."""
+        if event["type"] == "stop":
+            self.last_stop = event["reason"]
+        if event["type"] in _TYPES:
+            getattr(self, event["type"])(event)
+
+    def __enter__(self) -> Self:
+        """Begin to show; again after each question to a person."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+
+    def stopping(self, said: str) -> None:
+        """The run was asked to stop. Called from a signal handler: no locks, no buffered output."""
+        os.write(2, f"tao: {said}\n".encode())
+
+    def run_started(self, event: Any) -> None:
+        """The question and the limits."""
+
+    def thought_delta(self, event: Any) -> None:
+        """A piece of the model's text."""
+
+    def thought(self, event: Any) -> None:
+        """A complete thought."""
+
+    def action(self, event: Any) -> None:
+        """A call that is about to run."""
+
+    def observation(self, event: Any) -> None:
+        """What a call returned."""
+
+    def retry(self, event: Any) -> None:
+        """A turn is asked for again."""
+
+    def approval(self, event: Any) -> None:
+        """The run waits for a person; the session asks."""
+
+    def budget(self, event: Any) -> None:
+        """What is spent so far."""
+
+    def plan(self, event: Any) -> None:
+        """A plan was made or changed."""
+
+    def child(self, event: Any) -> None:
+        """An event of a nested graph."""
+
+    def stop(self, event: Any) -> None:
+        """Why the run ended."""
+
+    def answer(self, event: Any) -> None:
+        """The answer and what it cost."""
+
+
+class JsonRenderer(Renderer):
+    """One event a line, as it is; ASCII, so that no terminal and no encoding stands in the way.
+
+    Args:
+        out: Where the lines go.
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        super().__init__()
+        self._out = out or sys.stdout
+
+    def event(self, event: Event) -> None:
+        """Write the event."""
+        if event["type"] == "stop":
+            self.last_stop = event["reason"]
+        self._out.write(json.dumps(event, default=str) + "\n")
+        self._out.flush()
+
+
+class PlainRenderer(Renderer):
+    """Plain lines for a pipe, a file or a screen reader; each is flushed.
+
+    Every line of a text but its first is indented, so that no text can pass for a line of ours.
+
+    Args:
+        out: Where the lines go.
+        verbose: Show observations whole.
+    """
+
+    def __init__(self, out: TextIO | None = None, *, verbose: bool = False) -> None:
+        super().__init__()
+        self._out = out or sys.stdout
+        self._verbose = verbose
+        self._path = ""
+        self._stop = ""
+
+    def _say(self, label: str, text: str) -> None:
+        body = clean(text).strip("\n").replace("\n", "\n    ")
+        self._out.write(f"{self._path}{label}: {body}".rstrip() + "\n")
+        self._out.flush()
+
+    def run_started(self, event: Any) -> None:
+        """The question, and what it runs with."""
+        self._say("Question", event["question"])
+        self._say("Model", one_line(redact(event["model"]), 200) or "unnamed")
+        self._say("Tools", ", ".join(one_line(name, 60) for name in event["tools"]) or "none")
+        self._say("Limits", limits_line(event["limits"]))
+
+    def thought(self, event: Any) -> None:
+        """A thought, whole."""
+        self._say("Thought", event["text"])
+
+    def action(self, event: Any) -> None:
+        """The call."""
+        line, cut = shorten(call_line(event["tool"], event["args"]), chars=self._most(), lines=10**6)
+        self._say("Action", line + (" …" if cut else ""))
+
+    def observation(self, event: Any) -> None:
+        """The result, shortened unless verbose, with the size of the whole."""
+        shown, note = observation_text(event, verbose=self._verbose)
+        label = "Observation" if event["status"] == "success" else "Observation (error)"
+        self._say(label, "\n".join(filter(None, (shown, note))))
+
+    def retry(self, event: Any) -> None:
+        """Why a turn is asked for again."""
+        self._say("Again", retry_text(event))
+
+    def budget(self, event: Any) -> None:
+        """The budget line."""
+        self._say("Budget", budget_line(event["steps"], event["limits"], event["spent"]))
+
+    def plan(self, event: Any) -> None:
+        """The plan, a numbered line for each part."""
+        self._say("Plan", "\n".join(plan_lines(event["plan"])))
+
+    def child(self, event: Any) -> None:
+        """The nested event, with the path before it."""
+        inner, outer, stop = event["event"], self._path, self._stop
+        path = inner.get("path") or event["path"]
+        self._path = one_line(" > ".join(map(str, path)), 80) + " > "
+        try:
+            if inner.get("type") in _TYPES:
+                getattr(self, inner["type"])(inner)
+        finally:
+            self._path, self._stop = outer, stop
+
+    def stop(self, event: Any) -> None:
+        """The reason is kept for the line after the answer."""
+        self._stop = stop_line(event["reason"], redact(event["detail"]))
+        if self._path:
+            self._say("Stop", self._stop)
+
+    def answer(self, event: Any) -> None:
+        """The answer, why it ended, what it cost."""
+        self._say("Answer", event["text"])
+        if "structured" in event:
+            self._say("Structured", json.dumps(event["structured"], ensure_ascii=False, default=str))
+        if not self._path:
+            self._say("Stop", self._stop)
+            self._say("Cost", cost_line(event["spent"], priced=self.priced))
+
+    def _most(self) -> int:
+        return 10**9 if self._verbose else OBSERVATION_CHARS
+
+
+def observation_text(event: Any, *, verbose: bool) -> tuple[str, str]:
+    """What is shown of an observation, and a note on what is not and how long it took.
+
+    Args:
+        event: The ``observation`` event.
+        verbose: Show all that the model sees.
+    """
+    text = clean(event["text"]).strip("\n")
+    cut = False
+    if not verbose:
+        text, cut = shorten(text, chars=OBSERVATION_CHARS, lines=OBSERVATION_LINES)
+    notes = []
+    if cut:
+        notes.append(f"… {len(event['text']):,} characters in all; -v shows them")
+    if event["handle"] is not None:
+        notes.append(f"the model was shown a part of {event['size']:,} characters")
+    if event["seconds"] >= 0.1:
+        notes.append(seconds(event["seconds"]))
+    return text, f"({'; '.join(notes)})" if notes else ""
+
+
+def retry_text(event: Any) -> str:
+    """Why a turn is asked for again, in one line."""
+    reason = one_line(event["reason"].replace("_", " "), 80)
+    detail = one_line(redact(event["detail"]), 300)
+    return f"{reason}: {detail}" if detail else reason
+
+
+def plan_lines(plan: list[dict[str, Any]]) -> list[str]:
+    """The parts of a plan, one a line; strategies name their fields as they like."""
+    lines = []
+    for number, part in enumerate(plan, 1):
+        text = next((str(part[key]) for key in ("task", "step", "text", "description") if part.get(key)), "")
+        status = f"[{part['status']}] " if part.get("status") else ""
+        lines.append(f"{number}. " + one_line(status + (text or json.dumps(part, default=str)), 300))
+    return lines
