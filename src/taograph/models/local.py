@@ -1,0 +1,288 @@
+"""``"local"``: a small model on this machine, behind ``ChatOpenAI`` like any other endpoint.
+
+Making the model object starts nothing and reads one directory; the first call starts the server, or finds the
+one that other processes of the user have running (see :mod:`taograph.models.local_lease`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import ToolCallChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_openai.chat_models.base import OpenAIContextOverflowError
+from pydantic import SecretStr
+
+from taograph.graphs.protocols.recover import may_become_call, split_tool_calls
+from taograph.models.catalog import DEFAULT, Model, find, names
+from taograph.models.endpoint import ChatEndpoint
+from taograph.models.local_lease import LocalServerError, lease_for
+from taograph.models.local_spec import ServerSpec, default_threads
+from taograph.models.local_transport import ADDRESS, AsyncLocalTransport, LocalTransport
+from taograph.models.pull import ModelNotPulled, cache_dir, locate, pulled
+
+__all__ = ["LocalChat", "LocalServerError", "ModelNotPulled", "chat_model"]
+
+# A prompt of some thousand tokens takes a slow machine minutes before the first byte of the reply.
+_READ_SECONDS = 600.0
+_MAX_TOKENS = 512
+
+
+class LocalChat(ChatEndpoint):
+    """The local server as a chat model.
+
+    Calls that the model writes as JSON come out as ``tool_calls``, in streams too: text that may still become a
+    call is held back until that is decided. A prompt that does not fit raises LangChain's
+    ``ContextOverflowError``; a server that cannot be started :class:`LocalServerError`.
+    """
+
+    worked_examples: bool = True
+    """Whether the tools' worked examples should stand before the question: small models need them."""
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Not: what it holds is a process."""
+        return False
+
+    @property
+    def _llm_type(self) -> str:
+        return "taograph-local"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with _own_errors():
+            result = super()._generate(messages, stop, run_manager, **kwargs)
+        return _with_calls(result, _offered(kwargs))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with _own_errors():
+            result = await super()._agenerate(messages, stop, run_manager, **kwargs)
+        return _with_calls(result, _offered(kwargs))
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        held = _Held(_offered(kwargs))
+        with _own_errors():
+            for chunk in super()._stream(messages, stop, None, **kwargs):
+                for ready in held.take(chunk):
+                    if run_manager:
+                        run_manager.on_llm_new_token(ready.text, chunk=ready)
+                    yield ready
+        for ready in held.rest():
+            if run_manager:
+                run_manager.on_llm_new_token(ready.text, chunk=ready)
+            yield ready
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        held = _Held(_offered(kwargs))
+        with _own_errors():
+            async for chunk in super()._astream(messages, stop, None, **kwargs):
+                for ready in held.take(chunk):
+                    if run_manager:
+                        await run_manager.on_llm_new_token(ready.text, chunk=ready)
+                    yield ready
+        for ready in held.rest():
+            if run_manager:
+                await run_manager.on_llm_new_token(ready.text, chunk=ready)
+            yield ready
+
+
+def chat_model(name: str = "local", **options: Any) -> BaseChatModel:
+    """The local model as a chat model. Starts nothing yet, but looks at files: not for an event loop.
+
+    Args:
+        name: ``"local"`` for ``TAOGRAPH_LOCAL_MODEL``, the default model or whichever is pulled;
+            ``"local:NAME"`` for a known one; or the path of a .gguf file.
+        **options: ``context`` (tokens), ``threads`` and ``template`` of the server; the rest goes to
+            ``ChatOpenAI``, such as ``temperature`` or ``max_tokens``.
+
+    Raises:
+        ModelNotPulled: The model's file is not here; the message says how to get it.
+        NotAModel: The file at the path is no GGUF model.
+    """
+    path, known = _choose(name)
+    template = options.pop("template", known.template if known else "auto")
+    spec = ServerSpec(
+        model=path,
+        run_dir=cache_dir() / "run",
+        context=options.pop("context", 8192),
+        threads=options.pop("threads", None) or default_threads(),
+        template=template,
+        linger=_linger(),
+    )
+    lease = lease_for(spec)
+    settings: dict[str, Any] = {
+        "model": known.name if known else path.stem,
+        "temperature": 0,
+        "max_retries": 0,
+        "max_tokens": _MAX_TOKENS,
+        "stream_usage": True,
+        "use_responses_api": False,
+        "timeout": httpx.Timeout(_READ_SECONDS, connect=10.0),
+        **options,
+    }
+    return LocalChat(
+        base_url=ADDRESS,
+        api_key=SecretStr("held-by-the-lease"),
+        openai_proxy="",
+        # No proxy of the environment may stand between this process and its own machine.
+        http_client=httpx.Client(transport=LocalTransport(lease), trust_env=False),
+        http_async_client=httpx.AsyncClient(transport=AsyncLocalTransport(lease), trust_env=False),
+        **settings,
+    )
+
+
+def _choose(name: str) -> tuple[Path, Model | None]:
+    asked = name.strip()
+    if asked in ("", "local"):
+        asked = os.environ.get("TAOGRAPH_LOCAL_MODEL", "").strip() or next(iter(pulled()), DEFAULT.name)
+    wanted = asked.removeprefix("local:")
+    path = locate(wanted)
+    if path is not None:
+        return path, find(wanted)
+    if find(wanted) is not None:
+        raise ModelNotPulled(wanted)
+    if wanted.lower().endswith(".gguf"):
+        raise FileNotFoundError(f"no model file at {wanted}")
+    raise ValueError(f"no local model is called {wanted!r}: known are {names()}; or give the path of a .gguf file")
+
+
+def _linger() -> float:
+    named = os.environ.get("TAOGRAPH_LOCAL_LINGER", "").strip()
+    try:
+        return max(0.0, float(named)) if named else 2.0
+    except ValueError:
+        raise ValueError(f"TAOGRAPH_LOCAL_LINGER={named!r}: give seconds, such as 2 or 600") from None
+
+
+def _offered(kwargs: dict[str, Any]) -> frozenset[str]:
+    """The names of the tools that a request offers."""
+    found = (tool.get("function", {}).get("name") for tool in kwargs.get("tools") or () if isinstance(tool, dict))
+    return frozenset(name for name in found if name)
+
+
+def _with_calls(result: ChatResult, offered: frozenset[str]) -> ChatResult:
+    for generation in result.generations:
+        message = generation.message
+        if not offered or not isinstance(message, AIMessage) or message.tool_calls:
+            continue
+        if isinstance(message.content, str) and (found := split_tool_calls(message.content, offered)):
+            message.content, message.tool_calls = found
+            message.response_metadata["finish_reason"] = "tool_calls"
+    return result
+
+
+class _Held:
+    """The part of a streamed reply that may still become a call."""
+
+    def __init__(self, offered: frozenset[str]) -> None:
+        self._offered = offered
+        self._holding = bool(offered)
+        self._text = ""
+        self._id: str | None = None
+
+    def take(self, chunk: ChatGenerationChunk) -> Iterator[ChatGenerationChunk]:
+        """What can be passed on now that a chunk has come."""
+        message = chunk.message
+        if not self._holding or not isinstance(message, AIMessageChunk) or not isinstance(message.content, str):
+            yield chunk
+            return
+        if message.tool_call_chunks:  # the server reads the calls itself
+            self._holding = False
+            yield from self._as_text()
+            yield chunk
+            return
+        self._id = self._id or message.id
+        self._text += message.content
+        if self._text and not may_become_call(self._text):
+            self._holding = False
+            message.content, self._text = self._text, ""
+            yield ChatGenerationChunk(message=message, generation_info=chunk.generation_info)
+            return
+        ended = bool((chunk.generation_info or {}).get("finish_reason"))
+        if ended:
+            yield from self.rest()
+        # Usage, metadata and the end of the reply are not text: they pass without it.
+        message.content = ""
+        yield ChatGenerationChunk(message=message, generation_info=chunk.generation_info)
+
+    def rest(self) -> Iterator[ChatGenerationChunk]:
+        """The calls that the held text is, or the text."""
+        if not self._holding:
+            return
+        self._holding = False
+        found = split_tool_calls(self._text, self._offered)
+        if not found:
+            yield from self._as_text()
+            return
+        self._text = ""
+        yield _calls_chunk(found[0], found[1], self._id)
+
+    def _as_text(self) -> Iterator[ChatGenerationChunk]:
+        text, self._text = self._text, ""
+        if text:
+            yield ChatGenerationChunk(message=AIMessageChunk(content=text, id=self._id))
+
+
+def _calls_chunk(thought: str, calls: list[Any], id_: str | None) -> ChatGenerationChunk:
+    pieces = [
+        ToolCallChunk(
+            name=call["name"],
+            args=json.dumps(call["args"], ensure_ascii=False),
+            id=call["id"],
+            index=index,
+            type="tool_call_chunk",
+        )
+        for index, call in enumerate(calls)
+    ]
+    return ChatGenerationChunk(message=AIMessageChunk(content=thought, tool_call_chunks=pieces, id=id_))
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Tell a context overflow and a server that did not start from other trouble."""
+    try:
+        yield
+    except openai.BadRequestError as error:
+        if "exceeds the available context size" in error.message:
+            raise OpenAIContextOverflowError(message=error.message, response=error.response, body=error.body) from error
+        raise
+    except openai.APIConnectionError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, LocalServerError):
+                raise cause from None
+            cause = cause.__cause__
+        raise
