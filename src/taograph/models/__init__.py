@@ -1,1 +1,32 @@
 """Chat models: resolving a name to one, endpoints, the local model, prices, scripted models."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taograph.models.prices import FlatPrice, set_price
+    from taograph.models.resolving import NoModel, default_model, resolve
+    from taograph.models.scripted import ScriptedModel, call
+
+_HOMES = {
+    "FlatPrice": "prices",
+    "NoModel": "resolving",
+    "ScriptedModel": "scripted",
+    "call": "scripted",
+    "default_model": "resolving",
+    "resolve": "resolving",
+    "set_price": "prices",
+}
+
+__all__ = ["FlatPrice", "NoModel", "ScriptedModel", "call", "default_model", "resolve", "set_price"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use (PEP 562); `tao model list` needs no LangChain."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"taograph.models.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

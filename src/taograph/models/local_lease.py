@@ -54,7 +54,7 @@ class Lease:
         self._mutex = threading.Lock()
         self._connection: socket.socket | None = None
         self._record: Record | None = None
-        self._started: subprocess.Popen[bytes] | None = None
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def record(self) -> Record:
         """The running server; found or started when it is not held, or has gone. Blocks meanwhile.
@@ -77,15 +77,15 @@ class Lease:
     def leave(self) -> None:
         """Let the server go for good, at the end of this process."""
         self.drop()
-        if self._started is not None and self._started.poll() is None:
-            self._started.returncode = 0  # it outlives its starter on purpose: no warning about that
+        for process in self._started:
+            process.returncode = 0  # it outlives its starter on purpose: no warning about that
 
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
         self._connection = self._record = None
-        if self._started is not None:
-            self._started.poll()  # a server of ours that has ended should not stay a zombie
+        # A server of ours that has ended should not stay a zombie.
+        self._started = [process for process in self._started if process.poll() is None]
 
     def _held(self) -> bool:
         """Whether the server still has the other end of our connection."""
@@ -143,7 +143,7 @@ class Lease:
                 cwd=self.spec.run_dir,  # holds no modules that could stand before the real ones
                 **_apart(),
             )
-        self._started = process
+        self._started.append(process)
         while time.monotonic() < deadline:
             if found := self._attach():
                 return found

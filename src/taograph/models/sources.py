@@ -15,6 +15,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,12 +195,12 @@ def _found(part: Part, folder: Path) -> Path | None:
 
 
 def _weight(folder: Path) -> int:
+    """Bytes under a folder whose files come and go under pip's hands."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # files come and go under pip's hands
-            continue
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                total += os.stat(os.path.join(parent, name)).st_size
     return total
 
 
