@@ -107,8 +107,7 @@ def as_tool(source: BaseTool | Callable[..., Any]) -> BaseTool:
         name = getattr(source, "__name__", type(source).__name__)
         if not (inspect.getdoc(source) or "").strip():
             raise ValueError(
-                f"tool {name!r} has no description, so no model can know when to call it: "
-                "give the function a docstring"
+                f"tool {name!r} has no description, so no model can know when to call it: give the function a docstring"
             )
         try:
             made = langchain_tool(parse_docstring=True, error_on_invalid_docstring=False)(source)

@@ -1,0 +1,1 @@
+"""What every loop shares: state, limits, the stop policy, the three nodes."""

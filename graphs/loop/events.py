@@ -8,9 +8,9 @@ the loop emit them through LangGraph's custom stream, so every way of running ca
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 
 class Spent(TypedDict):

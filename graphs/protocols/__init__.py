@@ -1,0 +1,1 @@
+"""How a step is asked for and read."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from taograph.graphs.loop.cancel import Cancellation
+    from taograph.cancel import Cancellation
     from taograph.graphs.loop.context import Context
     from taograph.graphs.loop.events import Event
     from taograph.graphs.loop.limits import Limits
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Cancellation": "taograph.graphs.loop.cancel",
+    "Cancellation": "taograph.cancel",
     "Context": "taograph.graphs.loop.context",
     "Event": "taograph.graphs.loop.events",
     "Limits": "taograph.graphs.loop.limits",

@@ -1,0 +1,195 @@
+"""What a loop is made of: model, tools, prompt, limits, checks, validated when the graph is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+
+from taograph.graphs.loop.internals import Injector
+from taograph.graphs.loop.limits import Limits
+from taograph.graphs.loop.structure import Structure, read_structure
+from taograph.models.prices import Price, model_name, price_of
+from taograph.models.resolving import resolve
+from taograph.tools.policy import as_tool, policy_of
+from taograph.tools.results import READ_RESULT, make_read_result
+
+Protocol = Literal["auto", "native", "text"]
+Verifier = Callable[..., Any] | BaseChatModel | str
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The parts of a loop; see :func:`taograph.create_react_graph` for what they mean."""
+
+    model: BaseChatModel | None
+    tools: tuple[BaseTool, ...]
+    system_prompt: str | None
+    examples: tuple[AnyMessage, ...]
+    limits: Limits
+    structure: Structure | None
+    require: tuple[str, ...]
+    verify: Callable[..., Any] | BaseChatModel | None
+    name: str
+    _bound: dict[int, Bound] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, BaseTool]:
+        """The tools by name, ``read_result`` included where an observation may be cut."""
+        return {tool.name: tool for tool in self.tools}
+
+    @cached_property
+    def injector(self) -> Injector:
+        """Supplies what tools ask of the graph."""
+        return Injector(list(self.tools))
+
+    def bound(self, chosen: str | None) -> Bound:
+        """The model of a run with the tools bound to it.
+
+        Args:
+            chosen: What the run's context names, or None for the graph's own.
+
+        Raises:
+            ValueError: There is no such model, or none at all.
+        """
+        model = resolve(chosen) if chosen else self.model or resolve(None)
+        found = self._bound.get(id(model))
+        if found is None or found.model is not model:
+            if len(self._bound) >= 32:
+                self._bound.clear()
+            found = self._bound[id(model)] = Bound.make(model, self)
+        return found
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A model with the tools of a loop.
+
+    Attributes:
+        model: The model alone, as it is asked for a closing answer.
+        acting: The model with the tools.
+        examples: Worked examples that stand before the conversation.
+        price: Its price, or None where nobody knows it.
+        name: Its name, for events.
+    """
+
+    model: BaseChatModel
+    acting: Runnable[Any, Any]
+    examples: tuple[AnyMessage, ...]
+    price: Price | None
+    name: str
+
+    @classmethod
+    def make(cls, model: BaseChatModel, agent: Agent) -> Bound:
+        """Bind the tools of a loop to a model.
+
+        Raises:
+            ValueError: The model cannot be given tools.
+        """
+        acting: Runnable[Any, Any] = model
+        if agent.tools:
+            try:
+                acting = model.bind_tools(list(agent.tools))
+            except NotImplementedError:
+                raise ValueError(
+                    f"model {model_name(model) or type(model).__name__} cannot be given tools: its class has no "
+                    "bind_tools. Use a model with function calling"
+                ) from None
+        examples = agent.examples
+        if not examples and getattr(model, "worked_examples", False):
+            from taograph.graphs.protocols.examples import worked_examples
+
+            examples = tuple(worked_examples(agent.tools))
+        name = model_name(model) or type(model).__name__
+        return cls(model, acting, examples, price_of(model), name)
+
+
+def make_agent(
+    model: str | BaseChatModel | None,
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    *,
+    system_prompt: str | SystemMessage | None,
+    protocol: Protocol,
+    examples: Sequence[Any],
+    limits: Limits,
+    response_format: Any,
+    require: Sequence[str],
+    approve: Any,
+    verify: Verifier | None,
+    name: str,
+) -> Agent:
+    """Check the parts of a loop and put them together; see :func:`taograph.create_react_graph`."""
+    if protocol == "text":
+        raise ValueError('protocol="text" is not built yet; use "auto" or "native" with a model that calls functions')
+    if protocol not in ("auto", "native"):
+        raise ValueError(f'protocol={protocol!r}: use "auto" or "native"')
+    if approve:
+        raise ValueError(
+            "approve= is not built yet, and an action must not run unapproved by mistake: "
+            "ask in the tool itself with langgraph.types.interrupt, or use interrupt_before on the node act"
+        )
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits={limits!r}: give a taograph.Limits")
+    made = _tools(tools)
+    asked = [tool.name for tool in made if policy_of(tool).approve]
+    if asked:
+        raise ValueError(f"tool {asked[0]!r} asks for approval, which is not built yet: see approve=")
+    required = (require,) if isinstance(require, str) else tuple(require)
+    unknown = [tool_name for tool_name in required if tool_name not in {tool.name for tool in made}]
+    if unknown:
+        raise ValueError(f"require={unknown[0]!r} is none of the tools: {', '.join(t.name for t in made) or 'none'}")
+    agent = Agent(
+        model=None if model is None else resolve(model),
+        tools=made,
+        system_prompt=str(system_prompt.text) if isinstance(system_prompt, SystemMessage) else system_prompt,
+        examples=tuple(_example_messages(examples)),
+        limits=limits,
+        structure=None if response_format is None else read_structure(response_format),
+        require=required,
+        verify=resolve(verify) if isinstance(verify, str) else verify,
+        name=name,
+    )
+    if agent.model is not None:
+        check_price(agent.bound(None), limits)
+    return agent
+
+
+def check_price(bound: Bound, limits: Limits) -> None:
+    """Refuse a cost limit that could not be kept.
+
+    Raises:
+        ValueError: The price of the model is not known.
+    """
+    if limits.cost is not None and bound.price is None:
+        raise ValueError(
+            f"limits.cost={limits.cost!r}, but the price of {bound.name!r} is not known, so the limit could not be "
+            "kept: set it with taograph.models.set_price or the file TAOGRAPH_PRICES names, or drop the limit"
+        )
+
+
+def _tools(sources: Sequence[BaseTool | Callable[..., Any]]) -> tuple[BaseTool, ...]:
+    made = [as_tool(source) for source in sources]
+    seen: set[str] = set()
+    for tool in made:
+        if tool.name in seen:
+            raise ValueError(f"two tools are named {tool.name!r}: rename one, since a call could mean either")
+        seen.add(tool.name)
+    if READ_RESULT not in seen and any(policy_of(tool).max_chars is not None for tool in made):
+        made.append(make_read_result())
+    return tuple(made)
+
+
+def _example_messages(examples: Sequence[Any]) -> list[AnyMessage]:
+    messages: list[BaseMessage] = []
+    for example in examples:
+        if isinstance(example, list):
+            messages += convert_to_messages(example)
+        else:
+            messages += convert_to_messages([example])
+    return messages  # type: ignore[return-value]

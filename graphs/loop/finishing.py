@@ -1,0 +1,180 @@
+"""The node ``finish``: whatever stopped the run, there is an answer, and it says what it rests on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from taograph.calls import Cancelled, Steps, TimedOut
+from taograph.graphs.loop.agent import Agent
+from taograph.graphs.loop.session import GaveUp, Session
+from taograph.graphs.loop.state import State
+from taograph.graphs.loop.stopping import Stop
+from taograph.graphs.loop.structure import Structure, WrongForm
+from taograph.graphs.loop.trajectory import feedback, read_trajectory
+from taograph.graphs.loop.window import request
+from taograph.graphs.protocols import prompts
+from taograph.graphs.protocols.native import text_of, without_calls
+from taograph.models.failures import describe
+
+_SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600
+
+
+def finish(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, Any]]]:
+    """The core of the node for a loop."""
+
+    def core(state: State, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        session = Session.open(agent, state, config, new_turn=None)
+        stop = state["stop"]
+        if stop is None:
+            raise ValueError("finish was reached without a stop: the state was changed from outside")
+        update = yield from conclude(session, state["messages"], stop, state.get("answer") or None)
+        return {**session.update(state), **update}
+
+    return core
+
+
+def conclude(session: Session, messages: Sequence[AnyMessage], stop: Stop, answer: str | None) -> Steps[dict[str, Any]]:
+    """Give the answer of a run.
+
+    The model is asked once, without tools, to answer from the observations. Where it cannot be asked (no time,
+    no money, it is down, the run was cancelled), the answer is composed from the last observations and says so.
+
+    Args:
+        session: The run.
+        messages: Its conversation, every call with its result.
+        stop: Why it ends.
+        answer: The model's own answer, where it gave one.
+
+    Returns:
+        The update: ``answer``, ``stop``, and ``structured`` where a form was asked for.
+    """
+    update: dict[str, Any] = {}
+    structure = session.agent.structure
+    given = answer
+    if structure is not None:
+        value, stop = yield from _structured(session, messages, stop, structure)
+        update["structured"] = value
+        if answer is None and value is not None:
+            answer = json.dumps(value, ensure_ascii=False)
+    elif answer is None and _may_ask(session, stop):
+        answer = yield from _closing(session, messages, stop)
+    if not answer:
+        answer = compose(messages, stop)
+    if answer != given and not _ends_with(session.messages, answer):
+        session.messages.append(AIMessage(answer))
+    session.run["done"] = True
+    session.teller.tell("stop", reason=stop["reason"], detail=stop["detail"])
+    extra = {"structured": update["structured"]} if structure is not None else {}
+    session.teller.tell("answer", text=answer, spent=session.spent, **extra)
+    return {**update, "answer": answer, "stop": stop}
+
+
+def compose(messages: Sequence[AnyMessage], stop: Stop) -> str:
+    """An answer without the model: what was asked, why there is no better one, and what was found."""
+    trajectory = read_trajectory(messages)
+    lines = [f"The run ended before an answer was complete: {stop['detail']}."]
+    observed = [o for step in trajectory.steps for o in step.observations]
+    found = [o for o in observed if not o.error] or observed
+    if found:
+        lines.append("Found so far:" if found is not observed else "The tools returned:")
+        lines += [f"- {o.tool}: {_head(o.text)}" for o in found[-_SHOWN_OBSERVATIONS:]]
+    texts = [text_of(m) for m in messages if isinstance(m, AIMessage) and not m.tool_calls]
+    last = next((text for text in reversed(texts) if text), "")
+    if stop["reason"] in ("refusal", "malformed_output") and last:
+        lines.append(f"The model's last words: {_head(last)}")
+    elif thoughts := [step.thought for step in trajectory.steps if step.thought]:
+        lines.append(f"Last thought: {_head(thoughts[-1])}")
+    if len(lines) == 1:
+        lines.append(f"Nothing was found out yet about: {_head(trajectory.question)}")
+    return "\n".join(lines)
+
+
+def _may_ask(session: Session, stop: Stop) -> bool:
+    """Whether the closing call can be made and paid."""
+    limits, spent, turn = session.limits, session.spent, session.run
+    match stop["reason"]:
+        case "model_error" | "cancelled":
+            return False
+        case "refusal":
+            return bool(session.run["called"])  # with nothing observed it would only refuse again
+    if (
+        limits.tokens is not None
+        and spent["input_tokens"] + spent["output_tokens"] + turn["turn_tokens"] > limits.tokens
+    ):
+        return False
+    return limits.cost is None or spent["cost"] + turn["turn_cost"] <= limits.cost
+
+
+def _closing(session: Session, messages: Sequence[AnyMessage], stop: Stop) -> Steps[str | None]:
+    instruction = feedback(prompts.CLOSING.format(why=stop["detail"]), "closing")
+    asked = request(session.system, session.bound.examples, [*messages, instruction])
+    try:
+        reply = yield from session.ask(session.bound.model, asked, reserve=session.limits.reserve_seconds)
+    except (Cancelled, TimedOut):
+        return None
+    except GaveUp as failure:
+        session.teller.tell("retry", reason="model_error", detail=f"no closing answer: {describe(failure.error)}")
+        return None
+    text = text_of(reply)
+    if not text:
+        return None
+    session.messages += [instruction, without_calls(reply, text)]
+    return text
+
+
+def _structured(
+    session: Session, messages: Sequence[AnyMessage], stop: Stop, structure: Structure
+) -> Steps[tuple[Any, Stop]]:
+    """The answer in the required form, or None and a stop that says why there is none."""
+    if not _may_ask(session, stop):
+        return None, _without_structure(stop, "there was no call left to give the required form")
+    instruction = prompts.STRUCTURE.format(name=structure.name, schema=json.dumps(structure.schema, ensure_ascii=False))
+    if stop["reason"] != "final":
+        instruction = f"{prompts.CLOSING.format(why=stop['detail'])} {instruction}"
+    talk: list[AnyMessage] = [*messages, feedback(instruction, "structure")]
+    model = _taking(session.bound.model, structure)
+    problem = ""
+    for _ in range(session.limits.malformed + 1):
+        asked = request(session.system, session.bound.examples, talk)
+        try:
+            reply = yield from session.ask(model, asked, reserve=session.limits.reserve_seconds, quiet=True)
+            return structure.read(reply), stop
+        except WrongForm as wrong:
+            problem = str(wrong)
+            session.teller.tell("retry", reason="structured_output", detail=problem)
+        except (Cancelled, TimedOut):
+            return None, _without_structure(stop, "no time was left to give the required form", "deadline")
+        except GaveUp as failure:
+            return None, _without_structure(stop, describe(failure.error), "model_error")
+        said = text_of(reply) or json.dumps([call["args"] for call in reply.tool_calls], ensure_ascii=False)
+        talk += [AIMessage(said), feedback(prompts.STRUCTURE_WRONG.format(problems=problem), "structure")]
+    tries = f"the answer did not fit response_format in {session.limits.malformed + 1} tries: {problem}"
+    return None, _without_structure(stop, tries)
+
+
+def _without_structure(stop: Stop, why: str, reason: Any = "malformed_output") -> Stop:
+    """A run that was to end with an answer in a form did not; one that was stopped keeps its reason."""
+    if stop["reason"] != "final":
+        return Stop(**{**stop, "detail": f"{stop['detail']}; {why}"})
+    return Stop(reason=reason, detail=why, step=stop["step"])
+
+
+def _taking(model: Any, structure: Structure) -> Runnable[Any, Any]:
+    try:
+        return model.bind_tools([structure.tool], tool_choice=structure.name)  # type: ignore[no-any-return]
+    except (NotImplementedError, ValueError, TypeError):
+        return model  # type: ignore[no-any-return]  # the prompt asks for JSON as text, too
+
+
+def _ends_with(messages: Sequence[AnyMessage], answer: str) -> bool:
+    return bool(messages) and isinstance(messages[-1], AIMessage) and text_of(messages[-1]) == answer
+
+
+def _head(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SHOWN_CHARS else f"{flat[:_SHOWN_CHARS]}…"

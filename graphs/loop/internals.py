@@ -1,0 +1,92 @@
+"""The few things the loop needs that LangGraph keeps private, in one place.
+
+- ``RunnableCallable``: a node with a sync and an async form. The public way, ``RunnableLambda``, adds a traced
+  run of its own to every node; a plain function would run in an executor thread under ``ainvoke``.
+- ``ToolNode._inject_tool_args``: the arguments that LangGraph supplies to a tool (``InjectedState``,
+  ``InjectedStore``, ``ToolRuntime``); writing it again would drift from what tools expect.
+- The keys under which a node finds its runtime and its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.messages import ToolCall
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph._internal._constants import CONFIG_KEY_READ, CONFIG_KEY_RUNTIME
+from langgraph._internal._runnable import RunnableCallable
+from langgraph.prebuilt import ToolNode, ToolRuntime
+from langgraph.prebuilt.tool_node import _get_all_injected_args
+from langgraph.runtime import Runtime
+
+from taograph.calls import Steps, adrive, drive
+
+
+def node(name: str, core: Callable[[Any, RunnableConfig], Steps[Any]]) -> Runnable[Any, Any]:
+    """A node from a core: driven by threads under ``invoke``, by the event loop under ``ainvoke``."""
+
+    def sync(state: Any, config: RunnableConfig) -> Any:
+        return drive(core(state, config))
+
+    async def asynchronous(state: Any, config: RunnableConfig) -> Any:
+        return await adrive(core(state, config))
+
+    return RunnableCallable(sync, asynchronous, name=name, trace=False)
+
+
+def router(name: str, route: Callable[[Any], Any]) -> Runnable[Any, Any]:
+    """A conditional edge that costs no thread under ``ainvoke``."""
+
+    async def asynchronous(state: Any) -> Any:
+        return route(state)
+
+    return RunnableCallable(route, asynchronous, name=name, trace=False)
+
+
+def runtime_of(config: RunnableConfig) -> Runtime[Any]:
+    """The runtime of the node that runs under a config; an empty one outside a graph."""
+    found = (config.get("configurable") or {}).get(CONFIG_KEY_RUNTIME)
+    return found if isinstance(found, Runtime) else Runtime()
+
+
+class Injector:
+    """Supplies the arguments of tools that ask the graph for state, store or runtime.
+
+    Args:
+        tools: All tools of the graph.
+    """
+
+    def __init__(self, tools: list[BaseTool]) -> None:
+        self._asking = {
+            tool.name
+            for tool in tools
+            if (asked := _get_all_injected_args(tool)) and (asked.state or asked.store or asked.runtime)
+        }
+        self._node = ToolNode(tools) if self._asking else None
+
+    def needed_by(self, name: str) -> bool:
+        """Whether a tool asks for anything."""
+        return name in self._asking
+
+    def inject(self, call: ToolCall, state: Any, config: RunnableConfig) -> ToolCall:
+        """A call with the graph's arguments added; what the model wrote in their place is dropped."""
+        if self._node is None or call["name"] not in self._asking:
+            return call
+        runtime = runtime_of(config)
+        given = ToolRuntime(
+            state=state,
+            context=runtime.context,
+            config=config,
+            stream_writer=runtime.stream_writer,
+            tool_call_id=call["id"],
+            store=runtime.store,
+        )
+        return self._node._inject_tool_args(call, given)
+
+
+def read_messages(config: RunnableConfig) -> list[Any]:
+    """The messages of the state, for a node that was sent a payload of its own."""
+    read = (config.get("configurable") or {}).get(CONFIG_KEY_READ)
+    return list(read("messages") or []) if read is not None else []

@@ -1,0 +1,314 @@
+"""The node ``reason``: one turn of the model, and what its reply means for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolCall
+from langchain_core.runnables import RunnableConfig
+
+from taograph.calls import Cancelled, Steps, TimedOut
+from taograph.graphs.loop.agent import Agent
+from taograph.graphs.loop.clock import DEADLINES
+from taograph.graphs.loop.finishing import conclude
+from taograph.graphs.loop.repair import close_calls, is_sound, repair
+from taograph.graphs.loop.session import GaveUp, Session
+from taograph.graphs.loop.state import State
+from taograph.graphs.loop.stopping import Progress, Stop, StopReason, decide, nudge, tail_needed
+from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
+from taograph.graphs.loop.verifying import objection
+from taograph.graphs.loop.window import request
+from taograph.graphs.protocols import prompts
+from taograph.graphs.protocols.native import Reply, read_reply, reasoning_of, text_of, thought_of
+from taograph.models.failures import describe, is_malformed, is_overflow, refusal_text
+
+# `verify` may send the loop on so often; then the answer stands, and the result says that it objected.
+OBJECTIONS = 2
+# Supersteps that must be left after a turn for its calls to be run and looked at.
+_FOR_ACT = 3
+
+
+def reason(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, Any]]]:
+    """The core of the node for a loop."""
+
+    def core(state: State, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        if state["remaining_steps"] < 1:
+            raise ValueError(
+                "recursion_limit=1 cannot hold a run, which takes 2 at least: leave it out (limits.steps bounds the "
+                'run), or set config={"recursion_limit": 2} or more'
+            )
+        turn = Turn(agent, state, config)
+        stop = yield from turn.take()
+        return (yield from turn.close(stop))
+
+    return core
+
+
+class Turn:
+    """One turn of the model within a run."""
+
+    def __init__(self, agent: Agent, state: State, config: RunnableConfig) -> None:
+        self.agent = agent
+        self.state = state
+        self.room = state["remaining_steps"]
+        history = state.get("messages") or []
+        self.session = Session.open(agent, state, config, new_turn=_new_turn(state, history))
+        self.answer: str | None = None
+        if is_sound(history):
+            self.history: Sequence[AnyMessage] = history
+        else:
+            # Stored too: what comes out of the run has to be acceptable, whatever went in.
+            self.history = repair(history)
+            self.session.messages += self.history
+            self.session.replaces = True
+            self.session.teller.tell("retry", reason="repair", detail="the history was made acceptable to providers")
+        self._stored = len(self.session.messages)
+
+    @property
+    def conversation(self) -> list[AnyMessage]:
+        """The history with what this turn added."""
+        return [*self.history, *self.session.messages[self._stored :]]
+
+    def take(self) -> Steps[Stop | None]:
+        """Ask the model, unless the run is over; returns why it ends, or None if it goes on."""
+        session, run = self.session, self.session.run
+        if session.is_new:
+            session.teller.tell(
+                "run_started",
+                question=read_trajectory(self.history).question,
+                limits=session.limits.to_dict(),
+                tools=list(self.agent.by_name),
+                model=session.bound.name,
+            )
+        progress = self._progress()
+        stop = decide(progress)
+        if stop is not None:
+            return stop
+        hint = nudge(progress)
+        if hint is not None:
+            run["nudged"] = True
+            self._send_back(hint, "repeated_action")
+        run["steps"] += 1
+        run["refused"] = {}
+        session.teller.turn(run["steps"])
+        before = (session.spent["input_tokens"] + session.spent["output_tokens"], session.spent["cost"])
+        try:
+            reply = yield from self._ask()
+        except Cancelled as cut:
+            return self._stop("cancelled", cut.reason)
+        except TimedOut:
+            return self._stop(
+                "deadline", f"the model had not replied when {session.limits.seconds:g} seconds were over"
+            )
+        except GaveUp as failure:
+            return self._failed(failure.error)
+        spent = session.spent
+        run["turn_tokens"] = spent["input_tokens"] + spent["output_tokens"] - before[0]
+        run["turn_cost"] = spent["cost"] - before[1]
+        stop = yield from self._read(read_reply(reply, self.agent.by_name, self._call_ids()))
+        session.budget()
+        return stop
+
+    def close(self, stop: Stop | None) -> Steps[dict[str, Any]]:
+        """What the node writes; the run is concluded here where no superstep is left for ``finish``."""
+        session = self.session
+        update: dict[str, Any] = {"stop": stop}
+        if session.is_new:
+            update["answer"] = ""
+            if self.state.get("structured") is not None:
+                update["structured"] = None
+        if stop is not None:
+            self._close_calls(prompts.NOT_RUN.format(why=stop["detail"]))
+            if self.room < 2 or (self.answer is not None and self.agent.structure is None):
+                update |= yield from conclude(session, self.conversation, stop, self.answer)
+            elif self.answer is not None:
+                update["answer"] = self.answer
+        else:
+            session.run["left"] = session.seconds_left()
+            DEADLINES.set(session.run["id"], session.run["steps"], session.run["left"])
+        return {**session.update(self.state), **update}
+
+    def _ask(self) -> Steps[AIMessage]:
+        session = self.session
+        asked = self._request()
+        try:
+            return (yield from session.ask(session.bound.acting, asked))
+        except GaveUp as failure:
+            if not is_overflow(failure.error):
+                raise
+            session.teller.tell("retry", reason="context_overflow", detail="asked again with older observations cut")
+            return (yield from session.ask(session.bound.acting, self._request(tight=True)))
+
+    def _request(self, *, tight: bool = False) -> list[AnyMessage]:
+        session = self.session
+        return request(session.system, session.bound.examples, self.conversation, tight=tight)
+
+    def _read(self, reply: Reply) -> Steps[Stop | None]:
+        match reply.kind:
+            case "action":
+                return self._acted(reply)
+            case "final":
+                return (yield from self._answered(reply))
+            case "refusal":
+                self.session.messages.append(_with_text(reply.message, reply.text or "The model refused to answer."))
+                return self._stop("refusal", f"the model refused: {reply.text[:200] or 'no words were given'}")
+            case _:
+                return self._unusable(reply)
+
+    def _acted(self, reply: Reply) -> Stop | None:
+        session, run = self.session, self.session.run
+        run["unusable"] = 0
+        run["refused"] = dict(reply.refused)
+        session.messages.append(reply.message)
+        self._tell_thought(reply.message)
+        for repair_made in reply.repairs:
+            session.teller.tell("retry", reason="repair", detail=repair_made)
+        runnable = [call for call in reply.message.tool_calls if call["id"] not in reply.refused]
+        limit = session.limits.tool_calls
+        if limit is not None:
+            left = limit - session.spent["tool_calls"]
+            if left <= 0:
+                return self._stop("tool_call_limit", f"{session.spent['tool_calls']} of {limit} tool calls made")
+            for call in runnable[left:]:
+                run["refused"][call["id"] or ""] = prompts.NOT_RUN.format(why=f"only {limit} tool calls are allowed")
+            runnable = runnable[:left]
+        run["called"] = sorted({*run["called"], *(call["name"] for call in runnable)})
+        if self.room < _FOR_ACT:
+            return self._stop("step_limit", self._recursion_detail())
+        return None
+
+    def _answered(self, reply: Reply) -> Steps[Stop | None]:
+        session, run = self.session, self.session.run
+        session.messages.append(reply.message)
+        self._tell_thought(reply.message)
+        missing = [name for name in self.agent.require if name not in run["called"]]
+        if missing and not run["reminded"] and self._has_turn():
+            run["reminded"] = True
+            self._send_back(prompts.missing_tools(missing), "required_tool")
+            return None
+        notes = [f"{name} was required and was not called" for name in missing]
+        if self.agent.verify is not None:
+            found = yield from objection(session, self.agent.verify, reply.text, self.conversation)
+            if found.text and run["objections"] < OBJECTIONS and self._has_turn():
+                run["objections"] += 1
+                self._send_back(prompts.OBJECTION.format(objection=found.text), "verify")
+                return None
+            notes += [note for note in (found.note, found.text and f"verify still objects: {found.text}") if note]
+        self.answer = reply.text
+        return self._stop("final", "; ".join(["the model answered", *notes]))
+
+    def _unusable(self, reply: Reply) -> Stop | None:
+        """A reply that is empty, cut off, or whose calls cannot be read: asked for again, a bounded number of times."""
+        session, run = self.session, self.session.run
+        run["unusable"] += 1
+        run["refused"] = dict(reply.refused)
+        if reply.message.tool_calls or reply.text:
+            session.messages.append(reply.message)
+        reason: StopReason = "empty_output" if reply.kind == "empty" else "malformed_output"
+        what = {
+            "empty": "an empty reply",
+            "cut": "a reply cut off at the length limit",
+        }.get(reply.kind, "calls whose arguments are not JSON")
+        if run["unusable"] > session.limits.malformed or not self._has_turn():
+            return self._stop(reason, f"{what}, {run['unusable']} times in a row")
+        if reply.message.tool_calls:
+            # What is wrong with a call is told as its observation.
+            self._tell_thought(reply.message)
+            session.teller.tell("retry", reason=reason, detail=what)
+            if self.room < _FOR_ACT:
+                self._close_calls(prompts.BROKEN)
+            return None
+        self._send_back(prompts.EMPTY if reply.kind == "empty" else prompts.CUT, reason, what)
+        return None
+
+    def _failed(self, error: Exception) -> Stop | None:
+        session, run = self.session, self.session.run
+        refused = refusal_text(error)
+        if refused is not None:
+            session.messages.append(AIMessage(refused))
+            return self._stop("refusal", f"the model refused: {refused[:200]}")
+        if not is_malformed(error):
+            return self._stop("model_error", describe(error))
+        run["unusable"] += 1
+        if run["unusable"] > session.limits.malformed or not self._has_turn():
+            return self._stop("malformed_output", describe(error))
+        self._send_back(prompts.BROKEN, "malformed_output", describe(error))
+        return None
+
+    def _send_back(self, text: str, kind: str, detail: str = "") -> None:
+        self.session.messages.append(feedback(text, kind))
+        self.session.teller.tell("retry", reason=kind, detail=detail or text)
+
+    def _has_turn(self) -> bool:
+        """Whether another turn of the model would be allowed after this one."""
+        steps = self.session.limits.steps
+        return (steps is None or self.session.run["steps"] < steps) and self.room >= 2
+
+    def _stop(self, reason: StopReason, detail: str) -> Stop:
+        return Stop(reason=reason, detail=detail, step=self.session.run["steps"])
+
+    def _recursion_detail(self) -> str:
+        limit = self.session.config.get("recursion_limit")
+        return f"recursion_limit={limit} leaves no room for another step after {self.session.run['steps']}"
+
+    def _close_calls(self, why: str) -> None:
+        """Give a result to every call of the last reply that has none."""
+        pending = open_calls(self.conversation)
+        self.session.messages += close_calls(pending, why)
+
+    def _tell_thought(self, message: AIMessage) -> None:
+        thought = thought_of(message)
+        if thought:
+            self.session.teller.tell("thought", text=thought)
+
+    def _progress(self) -> Progress:
+        session, run = self.session, self.session.run
+        return Progress(
+            trajectory=read_trajectory(self.history, last=tail_needed(session.limits)),
+            limits=session.limits,
+            spent=session.spent,
+            steps=run["steps"],
+            turn_tokens=run["turn_tokens"],
+            turn_cost=run["turn_cost"],
+            nudged=run["nudged"],
+        )
+
+    def _call_ids(self) -> set[str]:
+        return {call["id"] or "" for m in self.history if isinstance(m, AIMessage) for call in m.tool_calls}
+
+
+def open_calls(messages: Sequence[AnyMessage]) -> list[ToolCall]:
+    """The calls of the last reply that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.type == "tool":
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            return [call for call in message.tool_calls if call["id"] not in answered]
+        else:
+            break
+    return []
+
+
+def _new_turn(state: State, history: Sequence[AnyMessage]) -> str | None:
+    """Id of the user's message where a new run begins; None where one goes on.
+
+    A run is over once it has a stop; one that waits for a person, or was left by a crash, is not, unless the
+    user has said something new.
+    """
+    place = user_turn(history)
+    if place is None:
+        raise ValueError(
+            'messages: there is no message of the user to answer. Give {"messages": [("user", "your question")]}'
+        )
+    asked = history[place]
+    if not str(asked.text).strip() and not (isinstance(asked.content, list) and asked.content):
+        raise ValueError("messages: the last message of the user is empty. Write the question in it")
+    turn = asked.id or ""
+    run = state.get("run")
+    return turn if run is None or state.get("stop") is not None or run["turn"] != turn else None
+
+
+def _with_text(message: AIMessage, text: str) -> AIMessage:
+    return message if text_of(message) or reasoning_of(message) else message.model_copy(update={"content": text})

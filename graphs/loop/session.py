@@ -1,0 +1,273 @@
+"""One node's view of a run: its settings, its time, its model calls and its events."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphBubbleUp
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from taograph.calls import MODEL_THREADS, Call, Cancelled, Pause, Steps, TimedOut
+from taograph.cancel import current_cancellation
+from taograph.graphs.loop.agent import Agent, Bound, check_price
+from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
+from taograph.graphs.loop.context import read_context, with_context
+from taograph.graphs.loop.events import Spent, utc_now
+from taograph.graphs.loop.internals import runtime_of
+from taograph.graphs.loop.limits import Limits
+from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
+from taograph.models.failures import describe, is_retryable, retry_after
+from taograph.models.prices import Price
+from taograph.models.usage import usage_of
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+
+
+class GaveUp(Exception):  # noqa: N818 - a signal within the loop
+    """The model call failed for good; ``error`` says why."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Teller:
+    """Tells what happens in a run, through LangGraph's custom stream.
+
+    Args:
+        config: The config of the node.
+        run: The run's id.
+        step: The turn at hand.
+    """
+
+    def __init__(self, config: RunnableConfig, run: str, step: int) -> None:
+        self._write = runtime_of(config).stream_writer
+        thread = (config.get("configurable") or {}).get("thread_id")
+        self._thread = None if thread is None else str(thread)
+        self.run = run
+        self.step = step
+
+    def turn(self, step: int) -> None:
+        """A turn begins: what the model streams from now on belongs to it."""
+        self.step = step
+        self._write({"taograph_turn": {"step": step, "thread": self._thread, "run": self.run}})
+
+    def tell(self, kind: str, **what: Any) -> None:
+        """Emit an event; see ``events.py`` for the kinds and their fields."""
+        self._write(
+            {
+                "taograph": {
+                    "type": kind,
+                    "step": self.step,
+                    "thread": self._thread,
+                    "run": self.run,
+                    "time": utc_now(),
+                    "path": [],
+                    **what,
+                }
+            }
+        )
+
+
+@dataclass
+class Session:
+    """A run as ``reason`` and ``finish`` see it while they work.
+
+    Attributes:
+        agent: What the loop is made of.
+        config: The node's config.
+        bound: The model with the tools.
+        limits: The limits of this run.
+        system: The system prompt of this run.
+        run: The bookkeeping, changed in place and stored at the end.
+        before: What was spent when the node began; for a new run, nothing.
+        is_new: Whether the run begins here.
+        added: What this node spent so far.
+        messages: New messages, in order; all messages where it replaces the history.
+        replaces: Whether it does.
+    """
+
+    agent: Agent
+    config: RunnableConfig
+    bound: Bound
+    limits: Limits
+    system: str | None
+    run: Bookkeeping
+    before: Spent
+    is_new: bool
+    elapsed_before: float
+    teller: Teller
+    added: Spent = field(default_factory=NOTHING.copy)
+    messages: list[AnyMessage] = field(default_factory=list)
+    replaces: bool = False
+    started: float = field(default_factory=time.time)
+    _began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def open(cls, agent: Agent, state: State, config: RunnableConfig, *, new_turn: str | None) -> Session:
+        """Look at a run from a node.
+
+        Args:
+            agent: What the loop is made of.
+            state: The channels.
+            config: The node's config.
+            new_turn: Id of the user's message where a new run begins, else None.
+
+        Raises:
+            ValueError: A setting is out of its range, or there is no model; nothing was paid yet.
+        """
+        settings = read_context(runtime_of(config).context)
+        limits = with_context(agent.limits, settings)
+        bound = agent.bound(settings.get("model"))
+        check_price(bound, limits)
+        run = _new_run(new_turn) if new_turn is not None else Bookkeeping(**state["run"])
+        return cls(
+            agent=agent,
+            config=config,
+            bound=bound,
+            limits=limits,
+            system=settings.get("system_prompt", agent.system_prompt),
+            run=run,
+            before=NOTHING if new_turn is not None else state["spent"],
+            is_new=new_turn is not None,
+            elapsed_before=0.0 if new_turn is not None else active_seconds(state.get("clock")),
+            teller=Teller(config, run["id"], run["steps"]),
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Active time of the run, up to now."""
+        return self.elapsed_before + time.monotonic() - self._began
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has used, up to now."""
+        total = {key: self.before[key] + self.added[key] for key in NOTHING}  # type: ignore[literal-required]
+        return Spent(**{**total, "seconds": round(self.seconds, 6)})  # type: ignore[typeddict-item]
+
+    def seconds_left(self, reserve: float = 0.0) -> float | None:
+        """Active time that is left, with so much of the reserve; None for no limit."""
+        return None if self.limits.seconds is None else self.limits.seconds + reserve - self.seconds
+
+    def update(self, state: State) -> dict[str, Any]:
+        """What the node writes: messages, bookkeeping, what it spent and the time it took."""
+        spent, held = self.spent, state["spent"] or NOTHING
+        end = self.started + time.monotonic() - self._began
+        clock = new_clock(self.started, end) if self.is_new else Clock(seconds=0.0, start=self.started, end=end)
+        # Sums are stored as differences: a new run takes back what the one before it left.
+        change = {key: spent[key] - held[key] for key in NOTHING}  # type: ignore[literal-required]
+        messages: list[Any] = [RemoveMessage(REMOVE_ALL_MESSAGES), *self.messages] if self.replaces else self.messages
+        return {"messages": messages, "run": self.run, "spent": change, "clock": clock}
+
+    def budget(self) -> None:
+        """Tell what was spent."""
+        self.teller.tell("budget", steps=self.run["steps"], limits=self.limits.to_dict(), spent=self.spent)
+
+    def ask(
+        self,
+        model: Runnable[Any, Any],
+        request: Sequence[AnyMessage],
+        *,
+        reserve: float = 0.0,
+        quiet: bool = False,
+        price: Price | None = None,
+    ) -> Steps[AIMessage]:
+        """Call a model; retry what can pass, within the time.
+
+        Args:
+            model: The model, with or without tools.
+            request: The messages.
+            reserve: Seconds beyond the run's limit that the call may use.
+            quiet: Keep its tokens out of the streams: they are not part of the run's text.
+            price: Its price, where it is not the run's own model.
+
+        Raises:
+            GaveUp: It failed for good.
+            TimedOut: The time was over.
+            Cancelled: The run was cancelled.
+        """
+        attempt = 0
+        config = self.config
+        if quiet:
+            config = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
+        while True:
+            left = self.seconds_left(reserve)
+            cancel = current_cancellation()
+            if left is None or left > 0:  # else the call is refused before it is made
+                self.added["model_calls"] += 0 if cancel is not None and cancel.requested else 1
+            try:
+                reply = yield model_call(model, request, config, left)
+            except (Cancelled, TimedOut):
+                raise
+            except GraphBubbleUp:
+                raise
+            except Exception as error:
+                if attempt >= self.limits.model_retries or not is_retryable(error):
+                    raise GaveUp(error) from error
+                pause = retry_after(error)
+                if pause is None:
+                    pause = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE) * random.uniform(0.75, 1.25)  # noqa: S311
+                left = self.seconds_left(reserve)
+                if left is not None and pause >= left:
+                    raise GaveUp(error) from error
+                attempt += 1
+                self.teller.tell("retry", reason="model_error", detail=describe(error))
+                yield Pause(pause)
+            else:
+                usage = usage_of(request, reply, price or self.bound.price)
+                self.added["input_tokens"] += usage.input_tokens
+                self.added["output_tokens"] += usage.output_tokens
+                self.added["cached_tokens"] += usage.cached_tokens
+                self.added["cost"] += usage.cost
+                return reply  # type: ignore[no-any-return]
+
+
+def model_call(
+    model: Runnable[Any, Any], request: Sequence[AnyMessage], config: RunnableConfig, seconds: float | None
+) -> Call:
+    """A call of a model, with so many seconds."""
+    messages = list(request)
+    base = getattr(model, "bound", model)
+    options: dict[str, Any] = {}
+    is_async = True
+    if isinstance(base, BaseChatModel):
+        kind = type(base)
+        # LangChain runs a sync model's async way in threads that are joined when the loop closes; ours are not.
+        is_async = kind._agenerate is not BaseChatModel._agenerate or kind._astream is not BaseChatModel._astream
+        if seconds is not None and "openai" in base._llm_type:
+            # A thread that was given up ends with its request, not ten minutes later.
+            own = getattr(base, "request_timeout", None)
+            options["timeout"] = min(seconds + 5.0, own) if isinstance(own, int | float) else seconds + 5.0
+    return Call(
+        func=lambda: model.invoke(messages, config, **options),
+        afunc=(lambda: model.ainvoke(messages, config)) if is_async else None,
+        timeout=seconds,
+        pool=MODEL_THREADS,
+    )
+
+
+def _new_run(turn: str) -> Bookkeeping:
+    return Bookkeeping(
+        id=uuid4().hex,
+        turn=turn,
+        steps=0,
+        unusable=0,
+        nudged=False,
+        objections=0,
+        reminded=False,
+        called=[],
+        refused={},
+        turn_tokens=0,
+        turn_cost=0.0,
+        left=None,
+        done=False,
+    )

@@ -1,0 +1,111 @@
+"""The channels of the loop, and what goes in and comes out of a graph."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from langchain_core.messages import AnyMessage, ToolCall
+from langgraph.graph.message import add_messages
+from langgraph.managed import RemainingSteps
+from typing_extensions import TypedDict
+
+from taograph.graphs.loop.clock import Clock, merge_clock
+from taograph.graphs.loop.events import Spent
+from taograph.graphs.loop.stopping import Stop
+
+
+class Bookkeeping(TypedDict):
+    """What the loop remembers of the run at hand; written by ``reason`` and ``finish`` only.
+
+    Attributes:
+        id: The run's id, the same after an interrupt.
+        turn: Id of the user's message that it answers.
+        steps: Turns taken.
+        unusable: Replies in a row that could not be used.
+        nudged: Whether the model was told that it repeats itself.
+        objections: Times that ``verify`` sent the loop on.
+        reminded: Whether the model was told of a required tool.
+        called: Names of the tools that were called.
+        refused: Call id → why a call of the last turn is not to be run.
+        turn_tokens: Tokens that the last turn took.
+        turn_cost: Dollars that the last turn took.
+        left: Active seconds that were left after the last turn; None for no limit.
+        done: Whether the answer is given.
+    """
+
+    id: str
+    turn: str
+    steps: int
+    unusable: int
+    nudged: bool
+    objections: int
+    reminded: bool
+    called: list[str]
+    refused: dict[str, str]
+    turn_tokens: int
+    turn_cost: float
+    left: float | None
+    done: bool
+
+
+def add_spent(left: Spent | None, right: Spent) -> Spent:
+    """Add what was spent; the order of the additions does not matter."""
+    return {key: left[key] + right[key] for key in left} if left else right  # type: ignore[literal-required,return-value]
+
+
+class Input(TypedDict):
+    """What a graph takes."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Output(TypedDict):
+    """What a graph gives.
+
+    Attributes:
+        messages: The whole trajectory, valid for any provider.
+        answer: Never empty, whatever stopped the run.
+        stop: Why it ended.
+        spent: What it used.
+        structured: The answer in the requested ``response_format``, as plain values.
+    """
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    answer: str
+    stop: Stop
+    spent: Annotated[Spent, add_spent]
+    structured: NotRequired[Any]
+
+
+class State(TypedDict):
+    """The channels."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    remaining_steps: RemainingSteps
+    stop: Stop | None
+    spent: Annotated[Spent, add_spent]
+    answer: str
+    structured: Any
+    run: Bookkeeping
+    clock: Annotated[Clock, merge_clock]
+
+
+class ActInput(TypedDict):
+    """What one ``act`` task is sent.
+
+    Attributes:
+        call: The tool call.
+        step: The turn it belongs to.
+        run: The run's id.
+        refused: Why it is not to be run; None if it is.
+        seconds: What was left of the run's time when it was sent; None for no limit.
+    """
+
+    call: ToolCall
+    step: int
+    run: str
+    refused: str | None
+    seconds: float | None
+
+
+NOTHING = Spent(model_calls=0, tool_calls=0, input_tokens=0, output_tokens=0, cached_tokens=0, cost=0.0, seconds=0.0)

@@ -1,0 +1,164 @@
+"""Any of our graphs' streams as one vocabulary of typed events; see ``events.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from langchain_core.messages import AIMessageChunk
+from langchain_core.runnables import RunnableConfig
+from langgraph.pregel import Pregel
+
+from taograph.cancel import Cancellation, current_cancellation
+from taograph.graphs.loop.events import Event, utc_now
+from taograph.graphs.protocols.native import reasoning_of
+
+MODES: tuple[Literal["custom"], Literal["messages"], Literal["updates"]] = ("custom", "messages", "updates")
+"""The stream modes that :class:`StepReader` reads."""
+
+_END = object()
+_GRACE_SECONDS = 5.0
+
+
+class StepReader:
+    """Reads events from the parts of a LangGraph stream, whoever runs it.
+
+    Feed it every part of ``graph.stream(…, stream_mode=[*MODES], subgraphs=True)``::
+
+        reader = StepReader()
+        for ns, mode, data in graph.stream(…):
+            for event in reader.read(ns, mode, data): …
+    """
+
+    def __init__(self) -> None:
+        self._turns: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._asked: set[str] = set()
+
+    def read(self, ns: Sequence[str], mode: str, data: Any) -> Iterator[Event]:
+        """The events of one part.
+
+        Args:
+            ns: The part's namespace: empty for the graph itself.
+            mode: The part's stream mode.
+            data: The part.
+        """
+        where = tuple(ns)
+        match mode:
+            case "custom" if isinstance(data, Mapping):
+                if "taograph_turn" in data:
+                    self._turns[where] = dict(data["taograph_turn"])
+                elif "taograph" in data:
+                    yield _placed(where, dict(data["taograph"]))
+            case "messages":
+                chunk, metadata = data
+                if isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == "reason":
+                    yield from self._deltas(where, chunk)
+            case "updates" if isinstance(data, Mapping) and "__interrupt__" in data:
+                for interrupt in data["__interrupt__"]:
+                    if interrupt.id not in self._asked:  # a nested graph's comes once more on its way up
+                        self._asked.add(interrupt.id)
+                        yield self._event(where, "approval", id=interrupt.id, value=interrupt.value)
+
+    def _deltas(self, where: tuple[str, ...], chunk: AIMessageChunk) -> Iterator[Event]:
+        if chunk.additional_kwargs or not isinstance(chunk.content, str):
+            reasoning = reasoning_of(chunk)
+            if reasoning:
+                yield self._event(where, "thought_delta", text=reasoning, kind="reasoning")
+        if text := str(chunk.text):
+            yield self._event(where, "thought_delta", text=text, kind="text")
+
+    def _event(self, where: tuple[str, ...], name: str, **what: Any) -> Event:
+        turn = self._turns.get(where) or next(iter(self._turns.values()), {"step": 0, "thread": None, "run": ""})
+        return _placed(where, {"type": name, **turn, "time": utc_now(), "path": [], **what})
+
+
+def stream_steps(
+    graph: Pregel[Any, Any, Any, Any],
+    input: Any,
+    config: RunnableConfig | None = None,
+    *,
+    context: Any = None,
+    cancel: Cancellation | None = None,
+) -> Iterator[Event]:
+    """Run a graph and yield what happens, as it happens.
+
+    Args:
+        graph: One of our graphs, or a graph with one of ours in it.
+        input: What the graph takes: ``{"messages": […]}``, or ``Command(resume=…)``.
+        config: As the graph's ``stream``.
+        context: As the graph's ``stream``.
+        cancel: A switch that ends the run cleanly. A stream that is abandoned throws it.
+
+    Yields:
+        Events; the last of a run are ``stop`` and ``answer``, or ``approval`` where it waits for a person.
+    """
+    switch = cancel or Cancellation()
+    # The switch must not leak into the caller's context, which a generator shares.
+    within = contextvars.copy_context()
+    within.run(_enter, switch)
+    reader = StepReader()
+    parts = within.run(lambda: graph.stream(input, config, context=context, stream_mode=list(MODES), subgraphs=True))
+    try:
+        while (part := within.run(next, parts, _END)) is not _END:
+            yield from reader.read(*cast(tuple[Any, str, Any], part))
+    except GeneratorExit:
+        switch.request("the stream was abandoned")
+        raise
+    finally:
+        within.run(parts.close)  # type: ignore[attr-defined]
+
+
+async def astream_steps(
+    graph: Pregel[Any, Any, Any, Any],
+    input: Any,
+    config: RunnableConfig | None = None,
+    *,
+    context: Any = None,
+    cancel: Cancellation | None = None,
+) -> AsyncIterator[Event]:
+    """The async twin of :func:`stream_steps`."""
+    switch = cancel or Cancellation()
+    within = contextvars.copy_context()
+    within.run(_enter, switch)
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def produce() -> None:
+        reader = StepReader()
+        try:
+            async for part in graph.astream(input, config, context=context, stream_mode=list(MODES), subgraphs=True):
+                for event in reader.read(*cast(tuple[Any, str, Any], part)):
+                    queue.put_nowait(event)
+        finally:
+            queue.put_nowait(_END)
+
+    # A task of its own: it has the context, and it can be given a moment to end when nobody listens any more.
+    producer = asyncio.get_running_loop().create_task(produce(), context=within)
+    try:
+        while (event := await queue.get()) is not _END:
+            yield event
+        await producer
+    except (GeneratorExit, asyncio.CancelledError):
+        switch.request("the stream was abandoned")
+        await asyncio.wait({producer}, timeout=_GRACE_SECONDS)
+        raise
+    finally:
+        if not producer.done():
+            producer.cancel()
+
+
+def _enter(switch: Cancellation) -> None:
+    outer = current_cancellation()
+    if outer is not None and outer is not switch:
+        outer.subscribe(lambda: switch.request(outer.reason or "cancelled"))
+    switch.__enter__()
+
+
+def _placed(where: tuple[str, ...], event: dict[str, Any]) -> Event:
+    """An event in its place: one of a nested graph comes wrapped, with the path of nodes down to it."""
+    if not where:
+        return cast(Event, event)
+    path = [name.partition(":")[0] for name in where]
+    header = {key: event[key] for key in ("step", "thread", "run", "time")}
+    return cast(Event, {"type": "child", **header, "path": path, "event": {**event, "path": path}})

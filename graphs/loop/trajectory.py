@@ -1,0 +1,113 @@
+"""The domain of the loop: thoughts, actions, observations, read from the messages of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+
+from taograph.graphs.protocols.native import thought_of
+
+_FEEDBACK = "taograph_feedback"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A tool call the model asked for."""
+
+    id: str
+    tool: str
+    args: Mapping[str, Any]
+
+    @property
+    def canonical(self) -> str:
+        """Tool and arguments as text that is equal for equal calls, whatever the order of the keys."""
+        args = json.dumps(self.args, sort_keys=True, ensure_ascii=False, default=str)
+        return f"{self.tool}({args})"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a call returned, as the model was shown it."""
+
+    id: str
+    tool: str
+    text: str
+    error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One turn: a thought, its actions (none in a last step), and an observation for each that has one."""
+
+    thought: str
+    actions: tuple[Action, ...]
+    observations: tuple[Observation, ...]
+
+    @property
+    def signature(self) -> tuple[tuple[str, str], ...]:
+        """Calls with their outcomes; equal for two steps that did the same and saw the same."""
+        seen = {o.id: o.text for o in self.observations}
+        return tuple(sorted((a.canonical, seen.get(a.id, "")) for a in self.actions))
+
+    @property
+    def failed(self) -> bool:
+        """Whether it acted and every call of it failed."""
+        return bool(self.observations) and all(o.error for o in self.observations)
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """The question of a run and its steps, oldest first."""
+
+    question: str
+    steps: tuple[Step, ...]
+
+
+def feedback(text: str, kind: str) -> HumanMessage:
+    """A message of the loop's own to the model: a nudge, a hint, an objection. Not a turn of the user."""
+    return HumanMessage(text, additional_kwargs={_FEEDBACK: kind})
+
+
+def is_feedback(message: BaseMessage) -> bool:
+    """Whether a message is the loop's own."""
+    return _FEEDBACK in message.additional_kwargs
+
+
+def user_turn(messages: Sequence[BaseMessage]) -> int | None:
+    """Index of the user's last message, or None where there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[index], HumanMessage) and not is_feedback(messages[index]):
+            return index
+    return None
+
+
+def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) -> Trajectory:
+    """The steps since the user's last message.
+
+    Args:
+        messages: The messages of a thread.
+        last: Read so many steps from the end only; the cost of a look at the tail does not grow with the run.
+    """
+    steps: list[Step] = []
+    results: dict[str, Observation] = {}
+    question = ""
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id] = Observation(
+                message.tool_call_id, message.name or "", str(message.text), message.status == "error"
+            )
+        elif isinstance(message, AIMessage):
+            actions = tuple(Action(c["id"] or "", c["name"], c["args"]) for c in message.tool_calls)
+            seen = tuple(results[a.id] for a in actions if a.id in results)
+            steps.append(Step(thought_of(message), actions, seen))
+            results = {}
+            if last is not None and len(steps) >= last:
+                break
+        elif isinstance(message, HumanMessage) and not is_feedback(message):
+            question = str(message.text)
+            break
+    return Trajectory(question, tuple(reversed(steps)))

@@ -1,0 +1,31 @@
+"""Everything the loop itself says to a model, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+EMPTY = "Your last reply was empty. Call a tool, or answer the question with what you know from the observations."
+CUT = "Your last reply was cut off at the length limit. Reply again, shorter: one tool call, or a brief answer."
+BROKEN = "Your last reply could not be read. Reply again: one tool call with valid JSON, or the answer as text."
+NOT_RUN = "Not run: {why}."
+CLOSING = (
+    "The run ends here ({why}). Do not call a tool. Answer the question as well as the observations above "
+    "allow, and say plainly what is missing or uncertain."
+)
+STRUCTURE = (
+    "Give the final answer now in the required form: call the tool {name} with it. If you cannot call it, reply "
+    "with nothing but the JSON object. Its schema: {schema}"
+)
+STRUCTURE_WRONG = "That does not fit the required form: {problems}. Correct it and give it again."
+OBJECTION = "Before this answer can be given: {objection}\nMend it, with another tool call if you need one."
+VERIFY = (
+    "Check an answer against the observations it rests on.\n\nQuestion: {question}\n\nObservations:\n"
+    "{observations}\n\nAnswer: {answer}\n\nReply with the single word OK if the observations support the answer. "
+    "Otherwise reply with one sentence that says what is wrong or unsupported."
+)
+
+
+def missing_tools(names: Sequence[str]) -> str:
+    """What to tell a model that answered without a tool it had to use."""
+    listed = ", ".join(names)
+    return f"An answer needs the result of {listed} first, which you have not called. Call it, then answer."

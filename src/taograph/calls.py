@@ -1,0 +1,228 @@
+"""Sync and async from one core: steps of work are generators that yield the calls they need made.
+
+A node or a tool run is written once, as a generator that yields :class:`Call` and :class:`Pause` values and
+is sent what came of them. :func:`drive` makes the calls with threads, :func:`adrive` on the event loop.
+Either way a call is given up at its timeout, or when the run is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from taograph.cancel import Cancellation, current_cancellation
+from taograph.threads import ThreadPool
+
+T = TypeVar("T")
+
+# Models and tools have pools of their own: a tool that runs a graph waits for a model, never the reverse.
+MODEL_THREADS = ThreadPool(256, "taograph-model")
+TOOL_THREADS = ThreadPool(128, "taograph-tool")
+
+# How long a coroutine that was cancelled may take to clean up before it is left behind.
+_GRACE_SECONDS = 0.5
+
+
+class TimedOut(Exception):  # noqa: N818 - a signal to the core, named for what happened
+    """A call was given up because its time ran out."""
+
+
+class Cancelled(Exception):  # noqa: N818 - likewise
+    """A call was given up because the run was cancelled.
+
+    Attributes:
+        reason: What the caller gave as the reason.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Something to be called with a timeout, in whichever way it can be.
+
+    Attributes:
+        func: The blocking way, or None where there is none.
+        afunc: The async way, or None where there is none.
+        timeout: Seconds, or None for as long as it takes; 0 or less gives up at once.
+        pool: The threads that the blocking way runs in.
+    """
+
+    func: Callable[[], Any] | None
+    afunc: Callable[[], Awaitable[Any]] | None
+    timeout: float | None
+    pool: ThreadPool
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A wait of so many seconds that a cancellation ends early."""
+
+    seconds: float
+
+
+Steps = Generator[Call | Pause, Any, T]
+
+
+def drive(steps: Steps[T]) -> T:
+    """Run a core to its end from synchronous code."""
+    cancel = current_cancellation()
+    try:
+        wanted = next(steps)
+        while True:
+            try:
+                result = _make(wanted, cancel)
+            except BaseException as error:  # noqa: BLE001 - the core decides what it means
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def adrive(steps: Steps[T]) -> T:
+    """Run a core to its end on the event loop, without blocking it."""
+    cancel = current_cancellation()
+    try:
+        wanted = next(steps)
+        while True:
+            try:
+                result = await _amake(wanted, cancel)
+            except BaseException as error:  # noqa: BLE001 - the core decides what it means
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _refuse(call: Call, cancel: Cancellation | None) -> None:
+    if cancel is not None and cancel.reason is not None:
+        raise Cancelled(cancel.reason)
+    if call.timeout is not None and call.timeout <= 0:
+        raise TimedOut
+
+
+def _make(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
+    done = threading.Event()
+    if isinstance(wanted, Pause):
+        unsubscribe = cancel.subscribe(done.set) if cancel else None
+        done.wait(wanted.seconds)
+        if unsubscribe:
+            unsubscribe()
+        return None
+    _refuse(wanted, cancel)
+    if wanted.func is not None:
+        if wanted.timeout is None and cancel is None:
+            return wanted.func()
+        context, func = contextvars.copy_context(), wanted.func
+        future = wanted.pool.submit(lambda: context.run(func))
+    elif wanted.afunc is not None:
+        future = asyncio.run_coroutine_threadsafe(_as_coroutine(wanted.afunc), _background_loop())
+    else:
+        raise TypeError("a Call needs func or afunc")
+    future.add_done_callback(lambda _: done.set())
+    unsubscribe = cancel.subscribe(done.set) if cancel else None
+    try:
+        done.wait(wanted.timeout)
+    finally:  # KeyboardInterrupt included
+        if unsubscribe:
+            unsubscribe()
+        if not future.done():
+            _give_up(future, wanted)
+    if future.done() and not future.cancelled():
+        return future.result()
+    if cancel is not None and cancel.reason is not None:
+        raise Cancelled(cancel.reason)
+    raise TimedOut
+
+
+def _give_up(future: Future[Any], call: Call) -> None:
+    if call.func is not None:
+        call.pool.abandon(future)
+    else:
+        future.cancel()
+
+
+async def _amake(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
+    if isinstance(wanted, Pause):
+        seconds = wanted.seconds
+        wanted = Call(None, lambda: asyncio.sleep(seconds), None, TOOL_THREADS)
+    _refuse(wanted, cancel)
+    if wanted.afunc is not None:
+        if wanted.timeout is None and cancel is None:
+            return await wanted.afunc()
+        future: asyncio.Future[Any] = asyncio.ensure_future(_as_coroutine(wanted.afunc))
+        threaded = None
+    elif wanted.func is not None:
+        context, func = contextvars.copy_context(), wanted.func
+        threaded = wanted.pool.submit(lambda: context.run(func))
+        future = asyncio.wrap_future(threaded)
+    else:
+        raise TypeError("a Call needs func or afunc")
+
+    try:
+        await _first(future, wanted.timeout, cancel)
+    finally:  # the task around us may be cancelled too
+        if not future.done():
+            if threaded is not None:
+                wanted.pool.abandon(threaded)
+            future.cancel()
+    if not future.done():
+        await asyncio.wait({future}, timeout=_GRACE_SECONDS)
+    elif not future.cancelled():
+        return future.result()
+    if future.done() and not future.cancelled():
+        future.exception()  # it was given up: looked at, so that nobody warns of it
+    if cancel is not None and cancel.reason is not None:
+        raise Cancelled(cancel.reason)
+    raise TimedOut
+
+
+async def _first(future: asyncio.Future[Any], timeout: float | None, cancel: Cancellation | None) -> None:
+    """Wait until the future is done, the time is over, or the run is cancelled."""
+    if cancel is None:
+        await asyncio.wait({future}, timeout=timeout)
+        return
+    loop = asyncio.get_running_loop()
+    cancelled: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not cancelled.done():
+            cancelled.set_result(None)
+
+    def from_any_thread() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(wake)
+
+    unsubscribe = cancel.subscribe(from_any_thread)
+    try:
+        await asyncio.wait({future, cancelled}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        unsubscribe()
+
+
+async def _as_coroutine(function: Callable[[], Awaitable[T]]) -> T:
+    return await function()
+
+
+@cache
+def _background_loop() -> asyncio.AbstractEventLoop:
+    """One event loop for async-only tools and models that are called from synchronous code."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="taograph-loop", daemon=True).start()
+    return loop
+
+
+def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from synchronous code, on the shared background loop."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _background_loop()).result()

@@ -1,0 +1,145 @@
+"""From a name to a chat model: "openai:NAME", an endpoint, "local", any provider LangChain knows."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
+
+DEFAULT_OPENAI = "openai:gpt-5-mini"
+_OPENAI_PREFIXES = ("gpt-", "o1", "o3", "o4", "chatgpt-")
+# One call may hang this long before it counts as lost, where the run itself has no earlier deadline.
+_CALL_SECONDS = 180.0
+
+
+class NoModel(ValueError):  # noqa: N818 - reads as what it says
+    """Raised when no model was named and none is configured; the message lists the ways to have one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no model: name one (model=, --model or TAOGRAPH_MODEL), set OPENAI_API_KEY, "
+            "or get the local one with `tao model pull`"
+        )
+
+
+def resolve(model: str | BaseChatModel | None) -> BaseChatModel:
+    """A chat model from a name; a chat model is returned as it is.
+
+    Args:
+        model: ``"openai:NAME"`` (``OPENAI_BASE_URL`` is honored), ``"azure_openai:DEPLOYMENT"``,
+            ``"http://host:port/v1#NAME"`` for any OpenAI-compatible endpoint (its key from
+            ``TAOGRAPH_API_KEY``), ``"local"``, ``"local:NAME"`` or the path of a .gguf file, any other
+            ``"provider:NAME"`` that ``langchain.chat_models.init_chat_model`` knows, or None for
+            :func:`default_model`.
+
+    Raises:
+        ValueError: The name says no model, or what it needs is missing; the message says the fix.
+        NoModel: None was given and nothing is configured.
+    """
+    if isinstance(model, BaseChatModel):
+        return model
+    if model is None:
+        return resolve(default_model())
+    if not isinstance(model, str) or not model.strip():
+        raise ValueError(f'model={model!r}: give a chat model, or a name like "openai:gpt-5-mini" or "local"')
+    return _resolve(model.strip(), _environment())
+
+
+def default_model() -> str:
+    """The model of a run that names none: ``TAOGRAPH_MODEL``, OpenAI where a key is set, or the local one.
+
+    Raises:
+        NoModel: Nothing is configured.
+    """
+    if named := os.environ.get("TAOGRAPH_MODEL", "").strip():
+        return named
+    if os.environ.get("OPENAI_API_KEY", "").strip():
+        return DEFAULT_OPENAI
+    from taograph.models.pull import pulled
+
+    if pulled():
+        return "local"
+    raise NoModel
+
+
+def _environment() -> tuple[str | None, ...]:
+    names = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "TAOGRAPH_API_KEY", "TAOGRAPH_LOCAL_MODEL")
+    return tuple(os.environ.get(name) for name in names)
+
+
+@lru_cache(maxsize=32)
+def _resolve(name: str, _environment: tuple[str | None, ...]) -> BaseChatModel:
+    # One object for one name keeps its connections open from run to run.
+    if name == "local" or name.startswith("local:") or name.lower().endswith(".gguf"):
+        from taograph.models.local import chat_model
+
+        return chat_model(name)
+    if name.startswith(("http://", "https://")):
+        return _endpoint(name)
+    provider, colon, rest = name.partition(":")
+    if not colon and name.startswith(_OPENAI_PREFIXES):
+        provider, rest = "openai", name
+    if provider == "openai" and rest:
+        return _openai(rest)
+    if provider in ("azure", "azure_openai") and rest:
+        return _azure(rest)
+    return _any_provider(name)
+
+
+def _openai(name: str) -> BaseChatModel:
+    if not os.environ.get("OPENAI_API_KEY") and not os.environ.get("OPENAI_BASE_URL"):
+        raise ValueError(f'model "openai:{name}" needs OPENAI_API_KEY (or OPENAI_BASE_URL) in the environment')
+    from taograph.models.endpoint import ChatEndpoint
+
+    key = os.environ.get("OPENAI_API_KEY") or "none"
+    return ChatEndpoint(model=name, api_key=SecretStr(key), **_OPTIONS)
+
+
+def _endpoint(address: str) -> BaseChatModel:
+    parts = urlsplit(address)
+    base, _, name = address.partition("#")
+    if not parts.hostname or not name:
+        raise ValueError(f'model {base!r}: write the address and the model\'s name: "http://host:port/v1#name"')
+    if parts.username or parts.password:
+        raise ValueError("model: no password in the address, please; set TAOGRAPH_API_KEY instead")
+    from taograph.models.endpoint import ChatEndpoint
+
+    # OPENAI_API_KEY belongs to whom OPENAI_BASE_URL names; it is not sent to any other address.
+    own = os.environ.get("OPENAI_BASE_URL", "").rstrip("/") == base.rstrip("/")
+    key = os.environ.get("TAOGRAPH_API_KEY") or (os.environ.get("OPENAI_API_KEY") if own else None) or "none"
+    return ChatEndpoint(model=name, base_url=base, api_key=SecretStr(key), **_OPTIONS)
+
+
+def _azure(deployment: str) -> BaseChatModel:
+    needed = ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION")
+    missing = [name for name in needed if not os.environ.get(name)]
+    if missing:
+        raise ValueError(f'model "azure_openai:{deployment}" needs {", ".join(missing)} in the environment')
+    from langchain_openai import AzureChatOpenAI
+
+    return AzureChatOpenAI(azure_deployment=deployment, **_OPTIONS)
+
+
+def _any_provider(name: str) -> BaseChatModel:
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError:
+        raise ValueError(
+            f"model {name!r}: providers other than OpenAI come through LangChain: `pip install langchain` and "
+            'the provider\'s package, or use "openai:NAME", "http://host:port/v1#name" or "local"'
+        ) from None
+    try:
+        made = init_chat_model(name)
+    except ImportError as error:
+        raise ValueError(f"model {name!r}: {error}") from error
+    if not isinstance(made, BaseChatModel):
+        raise ValueError(f'model {name!r}: write the provider too, as in "anthropic:{name}"')
+    return made
+
+
+# The loop retries by itself, within its deadline and counted; usage is asked for in streams too.
+_OPTIONS: dict[str, Any] = {"max_retries": 0, "timeout": _CALL_SECONDS, "stream_usage": True}

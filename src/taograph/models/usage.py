@@ -1,0 +1,43 @@
+"""Tokens and dollars of a model call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.utils import count_tokens_approximately
+
+from taograph.models.prices import Price
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one model call took.
+
+    Attributes:
+        input_tokens: Sent, cached ones included.
+        output_tokens: Received.
+        cached_tokens: Of those sent, taken from the provider's cache.
+        cost: US dollars; 0.0 where the price is unknown or nothing is charged.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost: float
+
+
+def usage_of(request: Sequence[BaseMessage], reply: AIMessage, price: Price | None) -> Usage:
+    """The usage a reply reports; counted approximately (4 characters a token) where it reports none.
+
+    A budget that sees nothing would never stop a run, so an estimate is better than a zero.
+    """
+    told = reply.usage_metadata
+    if told is None:
+        sent, received, cached = count_tokens_approximately(request), count_tokens_approximately([reply]), 0
+    else:
+        sent, received = told["input_tokens"], told["output_tokens"]
+        cached = (told.get("input_token_details") or {}).get("cache_read") or 0
+    cost = price.dollars(sent, received, cached) if price else 0.0
+    return Usage(sent, received, cached, cost)

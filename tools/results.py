@@ -1,0 +1,86 @@
+"""Long observations: kept whole under a handle, shown to the model as head, tail and size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool
+
+from taograph.tools.policy import ToolError, tool
+
+READ_RESULT = "read_result"
+_WHOLE = "taograph_whole"
+_PAGE = 6000
+
+
+def condense(text: str, limit: int, handle: str) -> str:
+    """Head and tail of a long text, with its size and the way to read the rest.
+
+    Args:
+        text: The whole text.
+        limit: Characters to show of it.
+        handle: What ``read_result`` is to be called with.
+    """
+    head = limit * 3 // 4
+    tail = limit - head
+    hidden = len(text) - limit
+    return (
+        f"{text[:head]}\n[… {hidden} of {len(text)} characters left out. "
+        f'Read on with {READ_RESULT}(handle="{handle}", start={head}).]\n{text[-tail:]}'
+    )
+
+
+def keep_whole(message: ToolMessage, text: str) -> ToolMessage:
+    """Keep a whole text in a tool message's artifact, beside an artifact the tool gave itself."""
+    artifact: dict[str, Any] = {_WHOLE: text}
+    if message.artifact is not None:
+        artifact["tool_artifact"] = message.artifact
+    return message.model_copy(update={"artifact": artifact})
+
+
+def whole_text(message: BaseMessage) -> str | None:
+    """The whole text of a condensed observation, or None where nothing was left out."""
+    artifact = message.artifact if isinstance(message, ToolMessage) else None
+    whole = artifact.get(_WHOLE) if isinstance(artifact, dict) else None
+    return whole if isinstance(whole, str) else None
+
+
+def find_whole(messages: Iterable[BaseMessage], handle: str) -> str | None:
+    """The whole text that a handle names."""
+    for message in messages:
+        if isinstance(message, ToolMessage) and message.tool_call_id == handle:
+            return whole_text(message)
+    return None
+
+
+def read_page(whole: str | None, handle: str, start: int) -> str:
+    """A page of a long observation.
+
+    Raises:
+        ToolError: The handle or the place is not there.
+    """
+    if whole is None:
+        raise ToolError(f"There is no long result under the handle {handle!r}. Copy the handle from the observation.")
+    if not 0 <= start < len(whole):
+        raise ToolError(f"start={start} is outside the text, which has {len(whole)} characters.")
+    end = min(start + _PAGE, len(whole))
+    rest = f" Read on with start={end}." if end < len(whole) else " This is the end."
+    return f"{whole[start:end]}\n[Characters {start} to {end} of {len(whole)}.{rest}]"
+
+
+def make_read_result() -> BaseTool:
+    """The tool ``read_result``; the loop gives it the text, since that lies in the messages of the run."""
+
+    @tool(name=READ_RESULT, effects="none", max_chars=None)
+    def read_result(handle: str, start: int = 0) -> str:
+        """Read more of a long result that was shown only in part.
+
+        Args:
+            handle: The handle given in the observation.
+            start: The character to start at.
+        """
+        return read_page(None, handle, start)
+
+    return read_result
