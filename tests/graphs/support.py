@@ -80,7 +80,9 @@ def asks_for_ever(name: str = "lookup", key: str = "name", *, parallel: int = 1,
     return ScriptedModel(replies=[closes_or(reply)], repeat=True)
 
 
-def closes_or(reply: Callable[[list[BaseMessage]], AIMessage | str] | AIMessage | str, closing: str = "So far: …") -> Any:
+def closes_or(
+    reply: Callable[[list[BaseMessage]], AIMessage | str] | AIMessage | str, closing: str = "So far: …"
+) -> Any:
     """A scripted reply that answers the loop's closing request, and is ``reply`` otherwise."""
 
     def say(messages: list[BaseMessage]) -> AIMessage | str:
