@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 
@@ -51,7 +51,7 @@ class Limits:
 
     def to_dict(self) -> dict[str, Any]:
         """The limits as plain values, for events and traces."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in LIMIT_NAMES}
 
     @property
     def recursion_limit(self) -> int:

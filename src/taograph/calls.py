@@ -188,10 +188,10 @@ async def _amake(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     raise TimedOut
 
 
-async def _first(future: asyncio.Future[Any], timeout: float | None, cancel: Cancellation | None) -> None:
+async def _first(future: asyncio.Future[Any], seconds: float | None, cancel: Cancellation | None) -> None:
     """Wait until the future is done, the time is over, or the run is cancelled."""
     if cancel is None:
-        await asyncio.wait({future}, timeout=timeout)
+        await asyncio.wait({future}, timeout=seconds)
         return
     loop = asyncio.get_running_loop()
     cancelled: asyncio.Future[None] = loop.create_future()
@@ -206,7 +206,7 @@ async def _first(future: asyncio.Future[Any], timeout: float | None, cancel: Can
 
     unsubscribe = cancel.subscribe(from_any_thread)
     try:
-        await asyncio.wait({future, cancelled}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({future, cancelled}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         unsubscribe()
 
