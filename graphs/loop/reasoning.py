@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
+from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.finishing import conclude
@@ -35,8 +36,8 @@ def reason(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, An
     def core(state: State, config: RunnableConfig) -> Steps[dict[str, Any]]:
         if state["remaining_steps"] < 1:
             raise ValueError(
-                "recursion_limit=1 cannot hold a run, which takes 2 at least: leave it out (limits.steps bounds the "
-                'run), or set config={"recursion_limit": 2} or more'
+                f"recursion_limit={config.get('recursion_limit')} is too small: a run takes 2 at least, and 3 after a "
+                "resume. Leave it out (limits.steps bounds the run) or set it higher; nothing was paid for this turn"
             )
         turn = Turn(agent, state, config)
         stop = yield from turn.take()
@@ -81,6 +82,9 @@ class Turn:
                 tools=list(self.agent.by_name),
                 model=session.bound.name,
             )
+        cancel = current_cancellation()
+        if cancel is not None and cancel.reason is not None:
+            return self._stop("cancelled", cancel.reason)
         progress = self._progress()
         stop = decide(progress)
         if stop is not None:

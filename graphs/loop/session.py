@@ -161,7 +161,8 @@ class Session:
     def update(self, state: State) -> dict[str, Any]:
         """What the node writes: messages, bookkeeping, what it spent and the time it took."""
         spent = self.spent
-        held: Any = state["spent"] or NOTHING  # an empty channel of a new thread
+        stored: Any = state["spent"]
+        held = stored or NOTHING  # the channel of a new thread is empty
         end = self.started + time.monotonic() - self._began
         clock = new_clock(self.started, end) if self.is_new else Clock(seconds=0.0, start=self.started, end=end)
         # Sums are stored as differences: a new run takes back what the one before it left.
