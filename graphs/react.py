@@ -23,6 +23,7 @@ from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.reasoning import open_calls, reason
 from taograph.graphs.loop.state import ActInput, Input, Output, State
+from taograph.tools.catalog import default_tools
 
 
 def create_react_graph(
@@ -106,4 +107,4 @@ def create_react_graph(
     return graph.with_config({"recursion_limit": limits.recursion_limit})
 
 
-graph = create_react_graph(None, ())
+graph = create_react_graph(None, default_tools())
