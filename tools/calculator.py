@@ -120,7 +120,7 @@ def calculate(expression: str) -> str:
     except (SyntaxError, simpleeval.InvalidExpression, KeyError):
         raise ToolError(
             "Not an arithmetic expression. Write each operation with its sign and leave out words and units, "
-            'for example "2 * (3 + 4)", "17% of 2340", "sqrt(2) / 3".'
+            'for example "2 * (3 + 4)", "12% of 450", "sqrt(2) / 3".'
         ) from None
 
 
@@ -143,7 +143,7 @@ def calculate(expression: str) -> str:
     ),
 )
 def calculator(expression: str) -> str:
-    """Work out arithmetic exactly. Example: calculator(expression="17% of 2340").
+    """Work out arithmetic exactly. Example: calculator(expression="12% of 450").
 
     Args:
         expression: Numbers, + - * / ^ %, brackets, sqrt, round, min, max, log, sin, pi. No words or units.

@@ -108,7 +108,7 @@ def read_expression(text: str, *, functions: Collection[str], one_argument: Coll
         )
     tokens = _tokens(_plain(text))
     if not tokens:
-        raise ToolError('The expression is empty. Write arithmetic, for example "17% of 2340".')
+        raise ToolError('The expression is empty. Write arithmetic, for example "12% of 450".')
     return _rewrite(_join_thousands(tokens, functions, one_argument), functions)
 
 

@@ -73,7 +73,7 @@ def corpus_tools(database: str | Path | None = None) -> list[BaseTool]:
     return _tools(
         corpus_index(database),
         subject="facts about every country (capital, population, area, coastline, currency, languages, leaders…)",
-        call='search_documents(query="capital of Mongolia")',
+        call='search_documents(query="capital of Peru")',
         # It comes with this project's own extra and is one fixed text, so it is not framed as a stranger's.
         trusted=True,
         examples=(CORPUS_SEARCH, CORPUS_OPEN),
