@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
-from taograph.graphs.loop.session import GaveUp, Session
+from taograph.graphs.loop.session import GaveUp, Session, bind
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop
 from taograph.graphs.loop.structure import Structure, WrongForm
@@ -28,7 +28,7 @@ def finish(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, An
     """The core of the node for a loop."""
 
     def core(state: State, config: RunnableConfig) -> Steps[dict[str, Any]]:
-        session = Session.open(agent, state, config, new_turn=None)
+        session = Session.open(agent, state, config, (yield from bind(agent, config)), new_turn=None)
         stop = state["stop"]
         if stop is None:
             raise ValueError("finish was reached without a stop: the state was changed from outside")

@@ -10,11 +10,11 @@ from langchain_core.runnables import RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.cancel import current_cancellation
-from taograph.graphs.loop.agent import Agent
+from taograph.graphs.loop.agent import Agent, Bound
 from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.finishing import conclude
 from taograph.graphs.loop.repair import close_calls, is_sound, repair
-from taograph.graphs.loop.session import GaveUp, Session
+from taograph.graphs.loop.session import GaveUp, Session, bind
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Progress, Stop, StopReason, decide, nudge, tail_needed
 from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
@@ -39,7 +39,7 @@ def reason(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, An
                 f"recursion_limit={config.get('recursion_limit')} is too small: a run takes 2 at least, and 3 after a "
                 "resume. Leave it out (limits.steps bounds the run) or set it higher; nothing was paid for this turn"
             )
-        turn = Turn(agent, state, config)
+        turn = Turn(agent, state, config, (yield from bind(agent, config)))
         stop = yield from turn.take()
         return (yield from turn.close(stop))
 
@@ -49,12 +49,12 @@ def reason(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, An
 class Turn:
     """One turn of the model within a run."""
 
-    def __init__(self, agent: Agent, state: State, config: RunnableConfig) -> None:
+    def __init__(self, agent: Agent, state: State, config: RunnableConfig, bound: Bound) -> None:
         self.agent = agent
         self.state = state
         self.room = state["remaining_steps"]
         history = state.get("messages") or []
-        self.session = Session.open(agent, state, config, new_turn=_new_turn(state, history))
+        self.session = Session.open(agent, state, config, bound, new_turn=_new_turn(state, history))
         self.answer: str | None = None
         if is_sound(history):
             self.history: Sequence[AnyMessage] = history

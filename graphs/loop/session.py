@@ -113,21 +113,21 @@ class Session:
     _began: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def open(cls, agent: Agent, state: State, config: RunnableConfig, *, new_turn: str | None) -> Session:
+    def open(cls, agent: Agent, state: State, config: RunnableConfig, bound: Bound, *, new_turn: str | None) -> Session:
         """Look at a run from a node.
 
         Args:
             agent: What the loop is made of.
             state: The channels.
             config: The node's config.
+            bound: The model with the tools, as :func:`bind` gives it.
             new_turn: Id of the user's message where a new run begins, else None.
 
         Raises:
-            ValueError: A setting is out of its range, or there is no model; nothing was paid yet.
+            ValueError: A setting is out of its range; nothing was paid yet.
         """
         settings = read_context(runtime_of(config).context)
         limits = with_context(agent.limits, settings)
-        bound = agent.bound(settings.get("model"))
         check_price(bound, limits)
         run = _new_run(new_turn) if new_turn is not None else Bookkeeping(**state["run"])
         return cls(
@@ -231,6 +231,24 @@ class Session:
                 self.added["cached_tokens"] += usage.cached_tokens
                 self.added["cost"] += usage.cost
                 return reply  # type: ignore[no-any-return]
+
+
+def bind(agent: Agent, config: RunnableConfig) -> Steps[Bound]:
+    """The model of a run with the tools bound to it.
+
+    Where the run or the environment names it, making it imports a client and looks at files: that is no work for
+    an event loop.
+
+    Raises:
+        ValueError: There is no such model, or none at all.
+    """
+    chosen = read_context(runtime_of(config).context).get("model")
+    if chosen is None and agent.model is not None:
+        return agent.bound(None)
+    try:
+        return (yield Call(lambda: agent.bound(chosen), None, None, MODEL_THREADS))  # type: ignore[no-any-return]
+    except Cancelled:  # the run ends, but it ends with what it has
+        return agent.bound(chosen)
 
 
 def model_call(
