@@ -10,12 +10,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -44,17 +45,20 @@ class ToolInfo:
     ready: bool
 
 
+_Documents: TypeAlias = "Callable[[], Sequence[BaseTool]]"
+
+
 @dataclass(frozen=True, slots=True)
 class _BuiltIn:
     """A tool of this package: what it does and needs, how to tell whether that is there, and how to load it."""
 
     description: str
-    load: Callable[[str | None], Sequence[BaseTool]]
+    load: Callable[[_Documents], Sequence[BaseTool]]
     needs: str = ""
     ready: Callable[[], bool] = lambda: True
 
 
-def _from(module: str, name: str) -> Callable[[str | None], Sequence[BaseTool]]:
+def _from(module: str, name: str) -> Callable[[_Documents], Sequence[BaseTool]]:
     return lambda _: [getattr(import_module(f"taograph.tools.{module}"), name)]
 
 
@@ -86,13 +90,13 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
     "calculator": _BuiltIn("Works out arithmetic exactly.", _from("calculator", "calculator")),
     "search_documents": _BuiltIn(
         "Searches a folder of your own documents, or facts about every country.",
-        lambda docs: _documents(docs)[:1],
+        lambda documents: documents()[:1],
         _DOCUMENTS_NEED,
         _documents_ready,
     ),
     "open_document": _BuiltIn(
         "Reads a document that search_documents named, page by page.",
-        lambda docs: _documents(docs)[1:],
+        lambda documents: documents()[1:],
         _DOCUMENTS_NEED,
         _documents_ready,
     ),
@@ -124,9 +128,10 @@ def load(spec: str | Sequence[str], *, docs: str | None = None) -> list[BaseTool
         ValueError: Something can't be found or loaded; the message says what there is.
     """
     names = spec.split(",") if isinstance(spec, str) else spec
+    documents = lru_cache(maxsize=1)(partial(_documents, docs))  # both document tools share one index
     loaded: list[BaseTool] = []
     for name in dict.fromkeys(part.strip() for part in names if part.strip()):
-        loaded += _load(name, docs)
+        loaded += _load(name, documents)
     return loaded
 
 
@@ -142,23 +147,17 @@ def default_tools(docs: str | None = None) -> list[BaseTool]:
     Raises:
         ValueError: The folder does not exist.
     """
-    with_documents = bool(docs or _folder() or find_spec(_CORPUS))
-    loaded: list[BaseTool] = []
-    for name in ("calculator", "documents", "current_time", "ask_person"):
-        if name != "documents":
-            loaded += _BUILT_IN[name].load(docs)
-        elif with_documents:
-            loaded += _documents(docs)
-    return loaded
+    without = () if docs or _folder() or find_spec(_CORPUS) else ("search_documents", "open_document")
+    return load([name for name in _BUILT_IN if name not in without], docs=docs)
 
 
 def _brought() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=_GROUP) if point.name not in _BUILT_IN}
 
 
-def _load(name: str, docs: str | None) -> Sequence[BaseTool]:
+def _load(name: str, documents: _Documents) -> Sequence[BaseTool]:
     if name in _BUILT_IN:
-        return _BUILT_IN[name].load(docs)
+        return _BUILT_IN[name].load(documents)
     brought = _brought()
     if name in brought:
         return _tools(_imported(name, brought[name].load), name)

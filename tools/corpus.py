@@ -52,24 +52,31 @@ _ALIASES = {
 _HEADINGS = {"Exchange rates": "Currency and exchange rates", "Country name": "Name", "Union name": "Name"}
 # Words that people ask with, by the field that answers.
 _ASKED_AS = {
-    "Area": "size surface big large",
+    "Area": "size surface big large square kilometers",
     "Background": "history",
     "Capital": "city",
     "Chief of state": "president king queen monarch emperor leader ruler",
-    "Coastline": "coast shore length",
+    "Coastline": "coast shore length kilometers",
     "Country name": "official full called",
     "Elevation": "mountain peak tallest high altitude",
     "Exchange rates": "money",
-    "GDP (official exchange rate)": "gross domestic product economy",
+    "Exports - commodities": "main products goods sold",
+    "Exports - partners": "main buyers countries trade",
+    "GDP (official exchange rate)": "gdp gross domestic product size of the economy",
     "Head of government": "prime minister premier chancellor leader",
+    "Imports - commodities": "main products goods bought",
+    "Imports - partners": "main sellers countries trade",
     "Internet country code": "top level domain tld",
     "Land boundaries": "borders neighbors neighbours neighboring length",
     "Languages": "speak spoken",
     "Life expectancy at birth": "live old",
     "Major rivers (by length in km)": "longest river",
+    "Major urban areas - population": "largest biggest cities city towns",
     "Natural resources": "minerals",
+    "Petroleum": "oil",
     "Population": "people inhabitants live",
     "Religions": "faith",
+    "Suffrage": "voting age vote elections",
 }
 # Fields whose parts are asked for one by one.
 _PARTED = frozenset({"Executive branch", "Legislative branch"})
@@ -78,7 +85,6 @@ _NAMES = (
     "conventional long form",
     "abbreviation",
     "local short form",
-    "former",
 )
 
 
@@ -150,12 +156,21 @@ def country(code: str, data: Mapping[str, Mapping[str, Any]]) -> Document:
     names = government.get("Country name") or government.get("Union name") or {}
     forms = [_plain(names[form]["text"]) for form in _NAMES if form in names and "text" in names[form]]
     forms = [form.partition("; note")[0] for form in forms if form != "none"]
+    # A long former name speaks of other countries: "Eritrea Autonomous Region in Ethiopia".
+    former = _plain(names.get("former", {}).get("text", ""))
+    people = _plain(data.get("People and Society", {}).get("Nationality", {}).get("adjective", {}).get("text", ""))
+    others = [
+        *forms,
+        people.partition(";")[0],
+        former if len(former.split()) <= 3 else "",
+        *_ALIASES.get(code, "").split(),
+    ]
     title = _TITLES.get(code) or re.sub(r"\s*\(.*", "", forms[0] if forms else code)
     sections: list[Section] = []
     for fields in data.values():
         for name, value in fields.items():
             sections += [part for part in _sections(name, value) if part not in sections]
-    return Document(title, sections, " ".join(dict.fromkeys([*forms, *_ALIASES.get(code, "").split()])))
+    return Document(title, sections, " ".join(dict.fromkeys(filter(None, others))))
 
 
 def _sections(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
@@ -166,9 +181,12 @@ def _sections(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
     if not text:
         return
     if len(lines) > 1 and (name in _PARTED or len(text) > PASSAGE_CHARS):
-        for label, line in lines.items():
+        for number, (label, line) in enumerate(lines.items()):
             part = label[:1].upper() + label[1:]
-            yield Section(f"{heading} › {part}" if label else heading, line, _ASKED_AS.get(part, "") or asked)
+            if label and (number or name in _PARTED):
+                yield Section(f"{heading} › {part}", line, _ASKED_AS.get(part, "") or asked)
+            else:  # the first part is what the field is about
+                yield Section(heading, f"{label}: {line}" if label else line, asked)
     else:
         yield Section(heading, text, asked)
 

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 MAX_WORDS = 16
 """Words of a query that are looked up; of a longer one, the rarest."""
 _CANDIDATES = 60
+_WORTH = 0.2
+"""Of the best passage's score: what is below it holds little of what was asked and would only cost tokens."""
 _OPEN, _CLOSE = "\x02", "\x03"
 """Mark the words that matched; no text of an index holds them."""
 
 _STOP_WORDS = frozenset(
     """
-    a about an and any are as at be been by can could did do does find for from give had has have how i in
+    a about an and any are as at be became become been by can could did do does find for from give had has have how i in
     info information into is it its long many me much my of on or our please s show tell that the their there
     these they this to us was we were what when where which who whom whose why will with would you your
     """.split()  # noqa: SIM905 - a list of fifty literals reads worse
@@ -123,20 +125,22 @@ def _best(connection: sqlite3.Connection, words: list[_Word], rows: dict[int, fl
     whole = sum(word.weight for word in words)
     scored = []
     for row in connection.execute(
-        f"SELECT w.rowid, d.name, p.title, p.heading, p.page, highlight(words, 0, ?1, ?2), "  # noqa: S608
+        f"SELECT w.rowid, d.name, p.title, p.heading, p.page, p.part, highlight(words, 0, ?1, ?2), "  # noqa: S608
         f"highlight(words, 1, ?1, ?2), highlight(words, 2, ?1, ?2), highlight(words, 3, ?1, ?2) "
         f"FROM words w JOIN passages p ON p.id = w.rowid JOIN documents d ON d.id = p.document "
         f"WHERE words MATCH ?3 AND w.rowid IN ({ids})",
         (_OPEN, _CLOSE, " OR ".join(word.phrase for word in words)),
     ):
-        rowid, name, title, heading, page, in_title, in_heading, in_keywords, text = row
+        rowid, name, title, heading, page, part, in_title, in_heading, in_keywords, text = row
         named = max(_share(in_title), 0.7 if _OPEN in in_keywords else 0.0)
         score = rows[rowid] * (covered[rowid] / whole) ** 2 * (1 + named) * (1 + _share(in_heading))
+        score *= 1.1 if part == 0 else 1.0  # a section begins with what it is about
         scored.append((score, -rowid, Hit(name, title, heading, page, _unmarked(text), _spots(text))))
     scored.sort(key=lambda item: item[:2], reverse=True)
     unique: dict[str, Hit] = {}
-    for _, _, hit in scored:
-        unique.setdefault(hit.title + hit.text, hit)
+    for score, _, hit in scored:
+        if score >= scored[0][0] * _WORTH:
+            unique.setdefault(hit.title + hit.text, hit)
     return list(unique.values())[:limit]
 
 

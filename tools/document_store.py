@@ -18,7 +18,7 @@ from typing import Literal
 from taograph.tools.passages import Passage
 
 _APPLICATION = 0x7A0D0C5  # marks a file as ours, so that a foreign database is never emptied
-_SCHEMA = 1
+_SCHEMA = 2
 _WAIT_SECONDS = 30.0
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -28,7 +28,8 @@ CREATE TABLE documents (
     problem TEXT NOT NULL, passing INTEGER NOT NULL
 );
 CREATE TABLE passages (
-    id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES documents(id), page INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES documents(id),
+    page INTEGER NOT NULL, part INTEGER NOT NULL,
     title TEXT NOT NULL, heading TEXT NOT NULL, keywords TEXT NOT NULL, text TEXT NOT NULL
 );
 CREATE INDEX passages_by_document ON passages (document, page);
@@ -263,6 +264,9 @@ def _put(connection: sqlite3.Connection, entry: Entry) -> None:
          entry.problem, entry.passing),
     ).fetchone()  # fmt: skip
     connection.executemany(
-        "INSERT INTO passages (document, page, title, heading, keywords, text) VALUES (?, ?, ?, ?, ?, ?)",
-        [(document, part.page, entry.title, part.heading, part.keywords, part.text) for part in entry.passages],
+        "INSERT INTO passages (document, page, part, title, heading, keywords, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (document, piece.page, piece.part, entry.title, piece.heading, piece.keywords, piece.text)
+            for piece in entry.passages
+        ],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ class Passage:
         heading: As the section's.
         text: The piece.
         page: The page of ``open_document`` it stands on, from 1.
+        part: Which piece of its section it is, from 0.
         keywords: As the section's and the document's.
     """
 
     heading: str
     text: str
     page: int
+    part: int
     keywords: str
 
 
@@ -40,19 +43,27 @@ def passages(document: Document) -> list[Passage]:
     page, used, shown = 1, 0, ""
     for section in document.sections:
         keywords = f"{document.keywords} {section.keywords}".strip()
-        for piece in split(section.text, PASSAGE_CHARS):
+        for part, piece in enumerate(split(section.text, PASSAGE_CHARS)):
             # Two line breaks, and the heading where it is not the one shown last on the page.
             cost = len(piece) + 2 + (len(section.heading) + 5 if section.heading != shown else 0)
             if used and used + cost > PAGE_CHARS:
                 page, used = page + 1, 0
                 cost = len(piece) + 2 + len(section.heading) + 5
             used, shown = used + cost, section.heading
-            made.append(Passage(section.heading, piece, page, keywords))
+            made.append(Passage(section.heading, piece, page, part, keywords))
     return made
 
 
 def split(text: str, size: int) -> list[str]:
-    """Part a text at paragraphs, else lines, sentences, phrases or words, else anywhere."""
+    """Part a text at paragraphs, else lines, sentences, phrases or words, else anywhere.
+
+    Args:
+        text: The text.
+        size: Characters of a piece at most.
+    """
+    if len(text) > size:
+        # Pieces of about one length: a leftover of a few words would be found before what it belongs to.
+        size = min(size, math.ceil(len(text) / math.ceil(len(text) / size) * 1.2))
     return [piece for piece in (part.rstrip().strip("\n") for part in _split(text, size, 0)) if piece.strip()]
 
 
