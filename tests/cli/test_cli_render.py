@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from taograph.cli.conversation import exit_code
 from taograph.cli.render import JsonRenderer, PlainRenderer, Renderer
-from taograph.cli.session import exit_code
 from taograph.cli.terminal import TerminalRenderer
 from taograph.cli.words import STOPPED, budget_line, cost_line, limits_line
 from taograph.graphs.loop.stopping import StopReason
@@ -85,7 +85,7 @@ def test_plain_tells_a_run_line_by_line() -> None:
         "Budget: step 1/15 · 2,340 tokens · 4.2/300 s",
         "Again: empty output: the reply was empty",
         "Answer: It is 4.",
-        "Stop: final answer",
+        "Stop: final answer at step 1",
         "Cost: 2 model calls · 1 tool call · 2,340 tokens (2,000 in, 1,500 of them cached; 340 out) · $0.00 · 4.2 s",
     ]
 
@@ -175,7 +175,7 @@ def test_child_events_carry_their_path_and_do_not_end_the_run(make: Any) -> None
     )
     assert "plan > react > " in shown
     assert "It is 4." in shown
-    assert "stopped by the step limit: 1 of 1" in shown
+    assert "stopped by the step limit at step 1: 1 of 1" in shown
 
 
 def test_a_childs_stop_is_not_the_runs() -> None:
@@ -191,7 +191,7 @@ def test_unknown_event_types_are_passed_over() -> None:
 
 def test_streamed_text_is_shown_live_and_replaced_by_what_it_was() -> None:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=60, height=30, color_system=None)
+    console = Console(file=out, force_terminal=True, width=80, height=30, color_system=None)
     with TerminalRenderer(console) as renderer:
         assert renderer._live is not None
         renderer.event(told("run_started", question="q", limits=LIMITS, tools=["add"], model="m"))

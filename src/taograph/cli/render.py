@@ -144,6 +144,17 @@ class PlainRenderer(Renderer):
         self._verbose = verbose
         self._path = ""
         self._stop = ""
+        self._budget: Any = None
+
+    def event(self, event: Event) -> None:
+        """Tell one event. The budget of a step comes before its actions and is told after them."""
+        held = self._budget
+        if event["type"] == "stop":
+            self._budget = None  # the line of the costs says it all
+        elif held is not None and (event["step"] != held["step"] or event["type"] in ("retry", "approval", "plan")):
+            self._budget = None
+            self._say_budget(budget_line(held["steps"], held["limits"], held["spent"]))
+        super().event(event)
 
     def _say(self, label: str, text: str) -> None:
         body = clean(text).strip("\n").replace("\n", "\n    ")
@@ -177,8 +188,12 @@ class PlainRenderer(Renderer):
         self._say("Again", retry_text(event))
 
     def budget(self, event: Any) -> None:
-        """The budget line."""
-        self._say("Budget", budget_line(event["steps"], event["limits"], event["spent"]))
+        """The budget line is kept until the step is over."""
+        if not self._path:
+            self._budget = event
+
+    def _say_budget(self, line: str) -> None:
+        self._say("Budget", line)
 
     def plan(self, event: Any) -> None:
         """The plan, a numbered line for each part."""
@@ -197,7 +212,7 @@ class PlainRenderer(Renderer):
 
     def stop(self, event: Any) -> None:
         """The reason is kept for the line after the answer."""
-        self._stop = stop_line(event["reason"], redact(event["detail"]))
+        self._stop = stop_line(event["reason"], redact(event["detail"]), event["step"])
         if self._path:
             self._say("Stop", self._stop)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from taograph.cli.render import Renderer
-    from taograph.graphs.loop.cancel import Cancellation
+    from taograph.cancel import Cancellation
 
 _SAID = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 

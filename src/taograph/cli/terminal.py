@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -20,8 +20,11 @@ from taograph.cli.render import (
     retry_text,
 )
 from taograph.cli.text import clean, one_line, shorten
-from taograph.cli.words import budget_line, call_line, cost_line, limits_line, seconds, stop_line
+from taograph.cli.words import call_line, cost_line, limits_line, seconds, stop_line
 from taograph.redaction import redact
+
+if TYPE_CHECKING:
+    from taograph.graphs.loop.events import Event
 
 _LABEL_WIDTH = 12
 # Lines of the model's text that are shown while it comes.
@@ -76,6 +79,12 @@ class TerminalRenderer(PlainRenderer):
         row.add_row(Text(label, style=label_style), body)
         self._console.print(row, markup=False, highlight=False)
 
+    def event(self, event: Event) -> None:
+        """Tell one event, and follow the step at the bottom."""
+        if event["type"] in ("thought_delta", "thought", "action"):
+            self._bottom.step = event["step"]
+        super().event(event)
+
     def run_started(self, event: Any) -> None:
         """The question, and under it what it runs with."""
         self._say("Question", event["question"], "bold")
@@ -118,11 +127,13 @@ class TerminalRenderer(PlainRenderer):
         self._say("Again", retry_text(event), "yellow", label_style="bold yellow")
 
     def budget(self, event: Any) -> None:
-        """The budget line, in the log and at the bottom."""
-        self._settle()
-        line = budget_line(event["steps"], event["limits"], event["spent"])
+        """The figures go to the bottom now, into the log when the step is over."""
+        super().budget(event)
+        if not self._path:
+            self._bottom.counted(event["spent"])
+
+    def _say_budget(self, line: str) -> None:
         self._say("", line, "dim")
-        self._bottom.counted(event["steps"], event["spent"])
 
     def plan(self, event: Any) -> None:
         """The plan."""
@@ -132,7 +143,7 @@ class TerminalRenderer(PlainRenderer):
     def stop(self, event: Any) -> None:
         """The reason is kept for the line under the answer."""
         self._settle()
-        self._stop = stop_line(event["reason"], redact(event["detail"]))
+        self._stop = stop_line(event["reason"], redact(event["detail"]), event["step"])
         if self._path:
             self._say("Stop", self._stop, "dim")
 
@@ -172,23 +183,24 @@ class _Bottom:
         self.running: dict[str, str] = {}
         self.since = time.monotonic()
         self.limits: dict[str, Any] = {}
+        self.step = 1
         self._counted = ""
-        self._step = 0
         self._spinner = Spinner("dots", style="cyan")
 
-    def counted(self, steps: int, spent: Any) -> None:
+    def counted(self, spent: Any) -> None:
         """Take over the figures of a budget event."""
-        self._step = steps
         tokens = spent["input_tokens"] + spent["output_tokens"]
         self._counted = f"{tokens:,} tokens"
         self.since = time.monotonic() - spent["seconds"]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = max(1, min(_TAIL_LINES, console.height - 4))
-        if self.text:
+        width = options.max_width - _LABEL_WIDTH - 1
+        if self.text and width > 0:
             # A bounded tail: wrapping the whole of a long text ten times a second would be felt.
-            tail = Text(clean(self.text[-room * options.max_width :]).strip("\n"), style="dim italic")
-            yield from tail.wrap(console, options.max_width, overflow="fold")[-room:]
+            tail = Text(clean(self.text[-room * width :]).strip("\n"), style="dim italic")
+            for line in tail.wrap(console, width, overflow="fold")[-room:]:
+                yield Text(" " * (_LABEL_WIDTH + 1)).append_text(line)
         yield Text(self.line(), style="cyan", no_wrap=True, overflow="ellipsis", end="")
 
     def line(self) -> str:
@@ -199,7 +211,7 @@ class _Bottom:
         passed = time.monotonic() - self.since
         parts = [
             f"{self._spinner.render(time.monotonic())} {doing}",
-            f"step {min(self._step + 1, steps)}/{steps}" if steps else "",
+            f"step {self.step}/{steps}" if steps else "",
             f"{seconds(passed)} of {most:g} s" if most else seconds(passed),
             self._counted,
             "" if self.stopping else "Ctrl-C ends",

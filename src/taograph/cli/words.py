@@ -28,7 +28,8 @@ STOPPED = {
 
 def count(number: int, noun: str) -> str:
     """A number and its noun: "1 tool call", "2,340 tokens"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    plural = f"{noun}es" if noun.endswith("x") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def seconds(value: float) -> str:
@@ -79,9 +80,9 @@ def budget_line(steps: int, limits: Mapping[str, Any], spent: Mapping[str, Any])
     return " · ".join(parts)
 
 
-def stop_line(reason: str, detail: str) -> str:
+def stop_line(reason: str, detail: str, step: int) -> str:
     """Why the run ended, in words, with the loop's own detail."""
-    said = STOPPED.get(reason, reason.replace("_", " "))
+    said = f"{STOPPED.get(reason, one_line(reason, 40).replace('_', ' '))} at step {step}"
     detail = one_line(detail, 300)
     return f"{said}: {detail}" if detail and reason != "final" else said
 

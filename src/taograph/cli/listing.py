@@ -1,0 +1,36 @@
+"""`tao tools` and `tao graphs`: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+
+from taograph.cli.console import console, table
+from taograph.cli.text import one_line
+
+
+def tools() -> int:
+    """List the tools: what each does, what it needs, whether it is ready."""
+    from taograph.tools import catalog
+
+    shown = table("tool", "ready", "what", "needs")
+    for tool in catalog.available().values():
+        what, needs = one_line(tool.description, 200), one_line(tool.needs, 200)
+        shown.add_row(one_line(tool.name, 80), "yes" if tool.ready else "no", what, needs)
+    out = console()
+    out.print(shown)
+    out.print(
+        "\nChoose with --tools NAME,NAME; one of your own is module:function or path.py:function.", soft_wrap=True
+    )
+    return 0
+
+
+def graphs() -> int:
+    """List the strategies that --graph takes."""
+    from taograph.graphs import STRATEGIES
+
+    shown = table("strategy", "what")
+    for name, factory in STRATEGIES.items():
+        module = inspect.getmodule(factory)
+        shown.add_row(name, one_line((inspect.getdoc(module) or "").split("\n\n")[0], 200))
+    console().print(shown)
+    return 0
