@@ -175,7 +175,7 @@ def _choose(name: str) -> tuple[Path, Model | None]:
     if find(wanted) is not None:
         raise ModelNotPulled(wanted)
     if wanted.lower().endswith(".gguf"):
-        raise FileNotFoundError(f"no model file at {wanted}")
+        raise ValueError(f"no model file at {wanted}")
     raise ValueError(f"no local model is called {wanted!r}: known are {names()}; or give the path of a .gguf file")
 
 

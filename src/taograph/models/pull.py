@@ -68,7 +68,7 @@ class NotEnoughSpace(PullError):  # noqa: N818 - reads as what it says
         )
 
 
-class ModelNotPulled(LookupError):  # noqa: N818 - reads as what it says
+class ModelNotPulled(ValueError):  # noqa: N818 - reads as what it says
     """Raised when a local model is asked for that is not in the cache; ``name`` is what to pull."""
 
     def __init__(self, name: str) -> None:
