@@ -126,6 +126,7 @@ def calculate(expression: str) -> str:
 
 @tool(
     effects="none",
+    max_chars=None,
     timeout=10.0,
     examples=(
         ToolExample(

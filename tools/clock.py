@@ -34,6 +34,7 @@ def _zone(asked: str) -> str:
 
 @tool(
     effects="none",
+    max_chars=None,
     timeout=10.0,
     examples=(
         ToolExample(

@@ -20,7 +20,7 @@ def _text(answer: Any) -> str:
 
 # No effect in the world and no timeout: the run stops here, however long the answer takes, and the question
 # that is asked again when it goes on is answered from what was given.
-@tool(effects="none", timeout=None)
+@tool(effects="none", timeout=None, max_chars=None)
 def ask_person(question: str) -> str:
     """Ask the person for something that only they know or may decide, and wait for the answer.
 
