@@ -77,7 +77,7 @@ def conclude(session: Session, messages: Sequence[AnyMessage], stop: Stop, answe
 def compose(messages: Sequence[AnyMessage], stop: Stop) -> str:
     """An answer without the model: what was asked, why there is no better one, and what was found."""
     trajectory = read_trajectory(messages)
-    lines = [f"The run ended before an answer was complete: {stop['detail']}."]
+    lines = [f"The run ended before an answer was complete: {stop['detail'].rstrip('.')}."]
     observed = [o for step in trajectory.steps for o in step.observations]
     found = [o for o in observed if not o.error] or observed
     if found:
