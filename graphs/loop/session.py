@@ -263,7 +263,7 @@ def model_call(
         kind = type(base)
         # LangChain runs a sync model's async way in threads that are joined when the loop closes; ours are not.
         is_async = kind._agenerate is not BaseChatModel._agenerate or kind._astream is not BaseChatModel._astream
-        if seconds is not None and "openai" in base._llm_type:
+        if seconds is not None and hasattr(base, "root_async_client"):  # ChatOpenAI, and what is made of it
             # A thread that was given up ends with its request, not ten minutes later.
             own = getattr(base, "request_timeout", None)
             options["timeout"] = min(seconds + 5.0, own) if isinstance(own, int | float) else seconds + 5.0
