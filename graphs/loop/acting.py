@@ -13,7 +13,7 @@ from langgraph.errors import GraphBubbleUp
 from taograph.calls import Steps
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.clock import DEADLINES, Clock
-from taograph.graphs.loop.internals import read_messages
+from taograph.graphs.loop.internals import invocation_of, read_messages
 from taograph.graphs.loop.repair import close_calls
 from taograph.graphs.loop.session import Teller
 from taograph.graphs.loop.state import NOTHING, ActInput, Bookkeeping
@@ -26,7 +26,10 @@ def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
     """The core of the node for a loop."""
 
     def core(task: ActInput, config: RunnableConfig) -> Steps[Any]:
-        call, began, started = task["call"], time.monotonic(), time.time()
+        call, began = task["call"], time.monotonic()
+        # The time since the turn ended is active, too: a call that waited for its place used it up.
+        waited = DEADLINES.waited(task["run"], task["step"], within=invocation_of(config))
+        started = time.time() - waited
         teller = Teller(config, task["run"], task["step"])
         teller.tell("action", id=call["id"], tool=call["name"], args=call["args"])
         try:
@@ -47,7 +50,7 @@ def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
         )
         update: dict[str, Any] = {
             "spent": {**NOTHING, "tool_calls": int(done.ran)},
-            "clock": Clock(seconds=0.0, start=started, end=started + seconds),
+            "clock": Clock(seconds=0.0, start=started, end=started + waited + seconds),
         }
         if done.command is not None:
             return [done.command, update]
@@ -78,7 +81,7 @@ def _run(agent: Agent, task: ActInput, config: RunnableConfig) -> Steps[ToolRun]
     def inject(asked: ToolCall) -> ToolCall:
         return agent.injector.inject(asked, {"messages": read_messages(config)}, config)
 
-    left = DEADLINES.left(task["run"], task["step"], task["seconds"])
+    left = DEADLINES.left(task["run"], task["step"], task["seconds"], within=invocation_of(config))
     needed = agent.injector.needed_by(call["name"])
     return (yield from run_call(call, agent.by_name, config=config, seconds=left, inject=inject if needed else None))
 

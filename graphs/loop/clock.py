@@ -51,33 +51,41 @@ def active_seconds(clock: Clock | None) -> float:
 
 
 class Deadlines:
-    """Until when the calls of a turn may run, in this process.
+    """When the calls of each turn were sent, in this process, and so until when they may run.
 
     A call that waits for its place (``max_concurrency``) must not get the time anew when its turn comes, but
-    one that is resumed after a person took days must. So the moment is kept here rather than in what the
-    task was sent, forgotten when a call waits for a person, and not there in another process.
+    one that runs after a person took days (``interrupt_before``, an approval) must. So the moment is kept here
+    rather than in what the task was sent, and holds within one invocation of the graph only.
     """
 
     def __init__(self, size: int = 4096) -> None:
-        self._moments: OrderedDict[tuple[str, int], float] = OrderedDict()
+        self._turns: OrderedDict[tuple[str, int], tuple[object, float]] = OrderedDict()
         self._size = size
 
-    def set(self, run: str, step: int, seconds: float | None) -> None:
-        """The calls of a turn have so many seconds from now."""
-        if seconds is None:
-            return
-        self._moments[run, step] = time.monotonic() + seconds
-        if len(self._moments) > self._size:
-            self._moments.popitem(last=False)
+    def set(self, run: str, step: int, *, within: object) -> None:
+        """The calls of a turn are sent now.
 
-    def left(self, run: str, step: int, seconds: float | None) -> float | None:
-        """Seconds left; ``seconds`` where the moment is not known here."""
-        moment = self._moments.get((run, step))
-        return seconds if moment is None or seconds is None else moment - time.monotonic()
+        Args:
+            run: The run's id.
+            step: The turn.
+            within: The invocation at hand; another one knows nothing of the moment.
+        """
+        self._turns[run, step] = (within, time.monotonic())
+        if len(self._turns) > self._size:
+            self._turns.popitem(last=False)
+
+    def waited(self, run: str, step: int, *, within: object) -> float:
+        """Seconds since the turn's calls were sent; 0.0 where that is not known here."""
+        known = self._turns.get((run, step))
+        return time.monotonic() - known[1] if known and known[0] is within else 0.0
+
+    def left(self, run: str, step: int, seconds: float | None, *, within: object) -> float | None:
+        """What is left of the seconds that there were when the calls were sent."""
+        return None if seconds is None else seconds - self.waited(run, step, within=within)
 
     def forget(self, run: str, step: int) -> None:
         """The turn waits for a person, or is over."""
-        self._moments.pop((run, step), None)
+        self._turns.pop((run, step), None)
 
 
 DEADLINES = Deadlines()

@@ -51,6 +51,11 @@ def runtime_of(config: RunnableConfig) -> Runtime[Any]:
     return found if isinstance(found, Runtime) else Runtime()
 
 
+def invocation_of(config: RunnableConfig) -> object:
+    """What is the same in all nodes of one ``invoke`` or ``stream``, nested graphs included, and in no other."""
+    return runtime_of(config).control
+
+
 class Injector:
     """Supplies the arguments of tools that ask the graph for state, store or runtime.
 

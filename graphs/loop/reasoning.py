@@ -13,6 +13,7 @@ from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound
 from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.finishing import conclude
+from taograph.graphs.loop.internals import invocation_of
 from taograph.graphs.loop.repair import close_calls, is_sound, repair
 from taograph.graphs.loop.session import GaveUp, Session, bind
 from taograph.graphs.loop.state import State
@@ -129,8 +130,9 @@ class Turn:
             elif self.answer is not None:
                 update["answer"] = self.answer
         else:
-            session.run["left"] = session.seconds_left()
-            DEADLINES.set(session.run["id"], session.run["steps"], session.run["left"])
+            run = session.run
+            run["left"] = session.seconds_left()
+            DEADLINES.set(run["id"], run["steps"], within=invocation_of(session.config))
         return {**session.update(self.state), **update}
 
     def _ask(self) -> Steps[AIMessage]:
