@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
 from taograph.graphs.protocols.native import thought_of
+from taograph.tools.results import whole_text
 
 _FEEDBACK = "taograph_feedback"
 
@@ -31,12 +32,21 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a call returned, as the model was shown it."""
+    """What a call returned.
+
+    Attributes:
+        id: The call.
+        tool: Its tool.
+        text: What the model was shown.
+        error: Whether it failed.
+        whole: All that it returned, where the model was shown only a part; else the same text.
+    """
 
     id: str
     tool: str
     text: str
     error: bool
+    whole: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,8 @@ class Step:
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
         """Calls with their outcomes; equal for two steps that did the same and saw the same."""
-        seen = {o.id: o.text for o in self.observations}
+        # Not the text that was shown: where it was cut, it names its own call.
+        seen = {o.id: o.whole or o.text for o in self.observations}
         return tuple(sorted((a.canonical, seen.get(a.id, "")) for a in self.actions))
 
     @property
@@ -97,8 +108,9 @@ def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) 
     question = ""
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
+            text = str(message.text)
             results[message.tool_call_id] = Observation(
-                message.tool_call_id, message.name or "", str(message.text), message.status == "error"
+                message.tool_call_id, message.name or "", text, message.status == "error", whole_text(message) or text
             )
         elif isinstance(message, AIMessage):
             actions = tuple(Action(c["id"] or "", c["name"], c["args"]) for c in message.tool_calls)
