@@ -1,14 +1,21 @@
-"""Running the real command in a process of its own."""
+"""Running the real command in a process of its own, with pipes or in a terminal."""
 
 from __future__ import annotations
 
 import os
+import pty
+import re
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 COMMAND = [sys.executable, "-m", "taograph.cli"]
+# Generous: the machine may be busy with other tests.
+PATIENCE = 40.0
 _OURS = ("OPENAI_", "AZURE_", "ANTHROPIC_", "TAOGRAPH_", "LANGSMITH_", "LANGCHAIN_")
 _VIEW = ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES")
 
@@ -20,16 +27,88 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, **own, **more}
 
 
-def tao(*args: str, home: Path, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run ``tao`` and wait for it; stdin is empty unless ``input`` gives it."""
-    options.setdefault("stdin", subprocess.DEVNULL) if "input" not in options else None
-    return subprocess.run(
+def start(*args: str, home: Path, **options: Any) -> subprocess.Popen[str]:
+    """Start ``tao`` with pipes for its output and nothing to read."""
+    return subprocess.Popen(
         [*COMMAND, *args],
-        env=environment(home, **(env or {})),
-        capture_output=True,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        timeout=60,
-        check=False,
         **options,
     )
+
+
+class Terminal:
+    """``tao`` in a terminal of its own, 100 columns wide.
+
+    Args:
+        args: The arguments of the command.
+        home: Where it may write.
+    """
+
+    def __init__(self, *args: str, home: Path) -> None:
+        self._pid, self._fd = pty.fork()
+        if self._pid == 0:
+            os.execvpe(COMMAND[0], [*COMMAND, *args], environment(home, COLUMNS="100", LINES="40"))
+        self.output = ""
+        self._code: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._code is None:
+            os.kill(self._pid, 9)
+            os.waitpid(self._pid, 0)
+        os.close(self._fd)
+
+    @property
+    def text(self) -> str:
+        """What was printed, without control sequences."""
+        return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", self.output).replace("\r", "")
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a text has been printed."""
+        self._read_until(lambda: text in self.text, f"{text!r} was not printed")
+
+    def type(self, keys: str) -> None:
+        """Press keys; "\\x03" is Ctrl-C."""
+        os.write(self._fd, keys.encode())
+
+    def wait(self) -> int:
+        """Wait for the end; the exit status."""
+        self._read_until(self._ended, "the command did not end")
+        assert self._code is not None
+        return self._code
+
+    def _ended(self) -> bool:
+        if self._code is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid == 0:
+                return False
+            self._code = os.waitstatus_to_exitcode(status)
+            self._read(0.2)
+        return True
+
+    def _read_until(self, done: Any, complaint: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not done():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{complaint}; so far:\n{self.text}")
+            self._read(0.05)
+
+    def _read(self, seconds: float) -> None:
+        while select.select([self._fd], [], [], seconds)[0]:
+            try:
+                data = os.read(self._fd, 65536)
+            except OSError:  # the other side is gone
+                time.sleep(0.02)
+                return
+            if not data:
+                return
+            self.output += data.decode("utf-8", "replace")

@@ -12,13 +12,16 @@ from taograph.cli.listing import graphs, tools
 from taograph.cli.model import model_list, model_pull
 from taograph.cli.run import run
 
+# The options for help and completion that Typer adds to a group import pydantic for any command at all.
 app = typer.Typer(
-    add_completion=False,  # its options would import pydantic for each `tao … --help`
+    add_completion=False,
+    add_help_option=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-model = typer.Typer(rich_markup_mode=None)
+model = typer.Typer(add_help_option=False, rich_markup_mode=None)
+_Help = Annotated[bool, typer.Option("--help", "-h", help="Show this message and exit.")]
 
 app.command(short_help="Ask a question and watch the answer being found.")(run)
 app.command(short_help="List the tools.")(tools)
@@ -30,17 +33,11 @@ model.command("pull", short_help="Fetch a local model.")(model_pull)
 model.command("list", short_help="List the local models.")(model_list)
 
 
-@model.callback(invoke_without_command=True)
-def _models(context: typer.Context) -> None:
-    """Get and list local models, which need no key and no account."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
 @app.callback(invoke_without_command=True)
-def tao(
+def _tao(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    help_: _Help = False,
 ) -> None:
     """Ask a question; watch a model think, act and observe its way to an answer.
 
@@ -55,6 +52,16 @@ def tao(
 
         typer.echo(f"taograph {__version__}")
         raise typer.Exit
-    if context.invoked_subcommand is None:
+    _help_or_command(context, wanted=help_)
+
+
+@model.callback(invoke_without_command=True)
+def _model(context: typer.Context, help_: _Help = False) -> None:
+    """Get and list local models, which need no key and no account."""
+    _help_or_command(context, wanted=help_)
+
+
+def _help_or_command(context: typer.Context, *, wanted: bool) -> None:
+    if wanted or context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit

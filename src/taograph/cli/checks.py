@@ -157,11 +157,11 @@ def endpoint(base: str, key: str | None) -> Check:
 
 def local_models() -> Iterator[Check]:
     """The models that are in the cache."""
-    from taograph.models.pull import pulled
+    from taograph.models.pull import models_dir, pulled
 
     there = pulled()
     if there:
-        yield Check("local models", "ok", ", ".join(f"{name} in {path}" for name, path in there.items()))
+        yield Check("local models", "ok", f"{', '.join(there)} in {models_dir()}")
     else:
         yield Check("local models", "note", "none pulled", "tao model pull")
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 
@@ -29,6 +29,17 @@ def console(*, stderr: bool = False) -> Console:
     return Console(
         stderr=stderr, markup=False, emoji=False, highlight=False, force_terminal=False, no_color=True, width=160
     )
+
+
+def show(what: RenderableType) -> None:
+    """Print a table or the like on stdout; without trailing spaces where it goes to a file or a pipe."""
+    out = console()
+    if out.is_terminal:
+        out.print(what)
+        return
+    with out.capture() as shown:
+        out.print(what)
+    print("\n".join(line.rstrip() for line in shown.get().splitlines()))
 
 
 def say(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from taograph.cli.console import console
+from taograph.cli.console import show
 
 
 def doctor(
@@ -39,7 +39,6 @@ def doctor(
         if check.fix:
             told.append(f"\n→ {check.fix}", style="bold" if check.status == "fail" else "dim")
         shown.add_row(Text(mark, style=style), check.name, told)
-    out = console()
-    out.print(shown)
-    out.print(Text("\ntao run works." if works else "\ntao run can't work yet: see ✗ above.", style="bold"))
+    show(shown)
+    typer.echo("\ntao run works." if works else "\ntao run can't work yet: see ✗ above.")
     return 0 if works else 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 
-from taograph.cli.console import console, table
+import typer
+
+from taograph.cli.console import show, table
 from taograph.cli.text import one_line
 
 
@@ -16,11 +18,8 @@ def tools() -> int:
     for tool in catalog.available().values():
         what, needs = one_line(tool.description, 200), one_line(tool.needs, 200)
         shown.add_row(one_line(tool.name, 80), "yes" if tool.ready else "no", what, needs)
-    out = console()
-    out.print(shown)
-    out.print(
-        "\nChoose with --tools NAME,NAME; one of your own is module:function or path.py:function.", soft_wrap=True
-    )
+    show(shown)
+    typer.echo("\nChoose with --tools NAME,NAME; one of your own is module:function or path.py:function.")
     return 0
 
 
@@ -32,5 +31,5 @@ def graphs() -> int:
     for name, factory in STRATEGIES.items():
         module = inspect.getmodule(factory)
         shown.add_row(name, one_line((inspect.getdoc(module) or "").split("\n\n")[0], 200))
-    console().print(shown)
+    show(shown)
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taograph.cli.ask import confirm
-from taograph.cli.console import console, on_terminal, say, table
+from taograph.cli.console import console, on_terminal, say, show, table
 from taograph.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -57,24 +57,18 @@ def model_pull(
 
 def model_list() -> int:
     """List the local models: what they are, their license, and where their file is."""
-    from taograph.models.catalog import DEFAULT, MODELS
+    from taograph.models.catalog import MODELS
     from taograph.models.pull import models_dir, pulled
 
     there = pulled()
-    shown = table("name", "size", "license", "memory", "pulled", "what")
+    shown = table("name", "size", "memory", "license", "pulled", "what")
     for model in MODELS:
-        note = model.note + ("" if model is not DEFAULT or "default" in model.note else " (default)")
-        shown.add_row(
-            model.name,
-            megabytes(model.bytes),
-            model.license,
-            f"{model.memory:,} MiB",
-            str(there[model.name]) if model.name in there else "no",
-            note,
-        )
-    out = console()
-    out.print(shown)
-    out.print(f"\nFiles are kept in {models_dir()}; get one with `tao model pull NAME`.", soft_wrap=True)
+        have = "yes" if model.name in there else "no"
+        shown.add_row(model.name, megabytes(model.bytes), f"{model.memory:,} MiB", model.license, have, model.note)
+    show(shown)
+    typer.echo(f"\nFiles are kept in {models_dir()}:" if there else "\nNone is here yet: tao model pull NAME")
+    for name, path in there.items():
+        typer.echo(f"  {name}: {path.name}")
     return 0
 
 

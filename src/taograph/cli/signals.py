@@ -12,8 +12,8 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from taograph.cli.render import Renderer
     from taograph.cancel import Cancellation
+    from taograph.cli.render import Renderer
 
 _SAID = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
