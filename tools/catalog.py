@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
@@ -211,7 +211,7 @@ def _imported(name: str, load: Callable[[], Any]) -> Any:
 def _tools(value: Any, name: str) -> list[BaseTool]:
     from taograph.tools.policy import as_tool
 
-    values = value if isinstance(value, Iterable) and not callable(value) else [value]
+    values = value if isinstance(value, list | tuple) else [value]
     try:
         return [as_tool(each) for each in values]
     except TypeError as error:

@@ -105,12 +105,13 @@ def corpus_index(database: str | Path | None = None) -> DocumentIndex:
 class Factbook:
     """The countries as a source of documents: read once for each version of the package."""
 
-    def update(self, store: Store, on_file: OnFile | None = None) -> IndexReport:
+    def update(self, store: Store, on_file: OnFile | None = None, *, retry: bool = True) -> IndexReport:
         """Fill a store that was made of another version, or of none.
 
         Args:
             store: The index.
             on_file: Told of each country before it is read.
+            retry: Without meaning here: every country can be read.
         """
         version = f"{_version()}/{_RENDERING}"
         known = store.known()

@@ -21,8 +21,8 @@ from taograph.tools.document_readers import MAX_FILE_BYTES, READERS, Unreadable,
 from taograph.tools.document_store import Entry, Known, Stamp, Store
 from taograph.tools.passages import passages
 
-_READING = "1"
-"""Count up when files are read or cut differently, so that every index is made anew."""
+_READING = "1:"
+"""Begins every hash. Count up when files are read or cut differently, and every file is read again."""
 _BATCH_FILES = 40
 _BATCH_CHARS = 2_000_000
 _CLOCK_NS = 2_000_000_000
@@ -64,19 +64,19 @@ class FolderSource:
 
     root: Path
 
-    def update(self, store: Store, on_file: OnFile | None = None) -> IndexReport:
+    def update(self, store: Store, on_file: OnFile | None = None, *, retry: bool = True) -> IndexReport:
         """Bring a store in line with the folder.
 
         Args:
             store: The index.
             on_file: Told of each file before it is read.
+            retry: Whether to try once more what could not be read for want of a library or a permission.
 
         Raises:
             IndexUnavailable: The folder isn't there.
         """
         # What is known comes first: a file that another process indexes meanwhile is then never taken for gone.
         known = store.known()
-        current = store.about() == _READING
         walk = _walk(self.root)
         failed = walk.failed
         stamps: dict[str, Stamp] = {}
@@ -84,7 +84,7 @@ class FolderSource:
         unchanged = 0
         for name in walk.files:
             before = known.get(name)
-            if before is None or before.passing or not current or not _same(walk.files[name], name, before, stamps):
+            if before is None or (retry and before.passing) or not _same(walk.files[name], name, before, stamps):
                 unread.append(name)
             elif before.problem:
                 failed[name] = before.problem
@@ -108,8 +108,6 @@ class FolderSource:
                     updated += 1
                 else:
                     added += 1
-        if not current:
-            store.write(about=_READING)
         removed = sum(not known[name].problem for name in gone)
         return IndexReport(added, updated, removed, unchanged, tuple(sorted(failed.items())))
 
@@ -123,7 +121,7 @@ def _walk(root: Path) -> _Walk:
         folder = folders.pop()
         try:
             with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+                entries = list(found)
         except OSError as error:
             if folder == root:
                 raise IndexUnavailable(f"the folder {root} can't be looked into: {error.strerror}") from error
@@ -145,6 +143,7 @@ def _walk(root: Path) -> _Walk:
                 with suppress(FileNotFoundError):  # it went away while we looked
                     status = entry.stat(follow_symlinks=False)
                     walk.files[_name(root, path)] = (path, status.st_size, status.st_mtime_ns)
+    walk.files = dict(sorted(walk.files.items()))
     return walk
 
 
@@ -156,7 +155,7 @@ def _name(root: Path, path: Path) -> str:
 def _within(root: Path, link: Path) -> bool:
     try:
         return link.resolve(strict=True).is_relative_to(root)
-    except OSError:  # it leads nowhere, or in a circle
+    except (OSError, RuntimeError):  # it leads nowhere, or in a circle
         return True
 
 
@@ -164,21 +163,26 @@ def _same(file: tuple[Path, int, int], name: str, before: Known, stamps: dict[st
     """Whether a file is as it was; notes a new stamp where only its times have changed."""
     path, size, modified = file
     stamp = before.stamp
+    if not stamp.digest.startswith(_READING):
+        return False
     if (size, modified) == (stamp.size, stamp.modified) and modified < stamp.checked - _CLOCK_NS:
         return True
     now = time_ns()
-    if not stamp.digest or _digest(path) != stamp.digest:
+    if _digest(path, size) != stamp.digest:
         return False
     stamps[name] = Stamp(size, modified, now, stamp.digest)
     return True
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, size: int) -> str:
+    """The hash of a file; empty for one that is too large or can't be opened, which has no text in the index."""
+    if size > MAX_FILE_BYTES:
+        return _READING
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return _READING + hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        return ""
+        return _READING
 
 
 def _read(file: tuple[Path, int, int], name: str, before: Callable[[], None] | None) -> Entry:
@@ -186,7 +190,7 @@ def _read(file: tuple[Path, int, int], name: str, before: Callable[[], None] | N
         before()
     path, size, modified = file
     # The time and the hash come before the reading: a change in between is then seen as one the next time.
-    stamp = Stamp(size, modified, time_ns(), _digest(path) if size <= MAX_FILE_BYTES else "")
+    stamp = Stamp(size, modified, time_ns(), _digest(path, size))
     try:
         document = read_file(path)
     except Unreadable as error:

@@ -19,6 +19,9 @@ from taograph.tools.document_store import DamagedIndex, Store, cache_folder
 
 _T = TypeVar("_T")
 
+_LONGEST_PAUSE = 2.0
+"""Seconds for which a change in the folder may go unseen."""
+
 OnFile = Callable[[str, int, int], None]
 """Called for each file that has to be read, before it is read: its name, which one it is, and of how many."""
 
@@ -45,8 +48,14 @@ class IndexReport:
 class Source(Protocol):
     """Where documents come from."""
 
-    def update(self, store: Store, on_file: OnFile | None) -> IndexReport:
-        """Bring a store in line with the source, and say what changed."""
+    def update(self, store: Store, on_file: OnFile | None, *, retry: bool) -> IndexReport:
+        """Bring a store in line with the source, and say what changed.
+
+        Args:
+            store: The index.
+            on_file: Told of each document before it is read.
+            retry: Whether to try once more what could not be read for want of a library or a permission.
+        """
         ...
 
 
@@ -125,17 +134,17 @@ class DocumentIndex:
             IndexUnavailable: The folder is gone, or the index can't be written.
         """
         with self._updating:
-            return self._update(on_file)
+            return self._update(on_file, retry=True)
 
-    def _update(self, on_file: OnFile | None) -> IndexReport:
+    def _update(self, on_file: OnFile | None, *, retry: bool) -> IndexReport:
         with _explained(self.store):
             began = monotonic()
             try:
-                report = self.source.update(self.store, on_file)
+                report = self.source.update(self.store, on_file, retry=retry)
             except DamagedIndex:
-                report = self.source.update(self.store, on_file)
-            # Looking for changes may cost a twentieth of the time, however large the folder.
-            self._next_look = monotonic() + 20 * (monotonic() - began)
+                report = self.source.update(self.store, on_file, retry=retry)
+            # Looking for changes costs a twentieth of the time at most; what takes long was mostly reading.
+            self._next_look = monotonic() + min(20 * (monotonic() - began), _LONGEST_PAUSE)
         return report
 
     def refresh(self) -> None:
@@ -144,7 +153,7 @@ class DocumentIndex:
             return
         with self._updating:
             if monotonic() >= self._next_look:  # or another thread has just done it
-                self._update(None)
+                self._update(None, retry=self._next_look == 0.0)
 
     def search(self, query: str, limit: int = 3) -> list[Hit]:
         """The best passages for a query, best first.
@@ -200,13 +209,9 @@ class DocumentIndex:
 
         return self._call(read)
 
-    def names(self) -> list[str]:
-        """The names of all documents that have text."""
-        return self._call(
-            lambda connection: [
-                name for (name,) in connection.execute("SELECT name FROM documents WHERE pages > 0 ORDER BY name")
-            ]
-        )
+    def empty(self) -> bool:
+        """Whether no document has any text."""
+        return self._call(lambda connection: connection.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None)
 
     def _call(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
         self.refresh()
@@ -247,7 +252,7 @@ def _named(connection: sqlite3.Connection, document: str) -> tuple[str, str, int
     if exact:
         return exact[0], exact[1], exact[2]
     same = connection.execute(
-        f"{columns} AND (lower(name) = lower(?1) OR lower(title) = lower(?1)) LIMIT 2", (asked,)
+        f"{columns} AND (lower(name) = lower(?1) OR lower(title) = lower(?1)) ORDER BY name LIMIT 3", (asked,)
     ).fetchall()
     if len(same) == 1:
         return same[0][0], same[0][1], same[0][2]

@@ -12,7 +12,7 @@ import re
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -186,16 +186,24 @@ def markdown(text: str, *, title: str) -> Document:
 def _html(path: Path) -> Document:
     import trafilatura
 
-    data = path.read_bytes()
+    page = _decode_html(path.read_bytes())
     with _quiet("trafilatura", "htmldate"):
         text = trafilatura.extract(
-            data, output_format="markdown", include_formatting=True, include_comments=False, favor_recall=True
+            page, output_format="markdown", include_formatting=True, include_comments=False, favor_recall=True
         )
         # Too little prose for an article: then everything on the page is the text.
-        text = text or trafilatura.html2txt(data)
-        named = trafilatura.extract_metadata(data)
+        text = text or trafilatura.html2txt(f"<html><body>{page}</body></html>")
+        named = trafilatura.extract_metadata(page)
     document = markdown(text or "", title="")
     return Document((named.title if named else "") or document.title or _name(path), document.sections)
+
+
+def _decode_html(data: bytes) -> str:
+    named = re.search(rb"<meta[^>]{0,200}?charset=[\"']?\s*([\w.:-]+)", data[:4096], re.IGNORECASE)
+    if named:
+        with suppress(LookupError, UnicodeError):
+            return data.decode(named[1].decode("ascii"))
+    return decode(data)
 
 
 def _pdf(path: Path) -> Document:

@@ -178,30 +178,35 @@ class Store:
             if not self.path.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds what the files hold
             with closing(self._connect()) as connection:
-                if _version(connection) != (_APPLICATION, _SCHEMA):
-                    self._begin_anew()
-                connection.execute("PRAGMA synchronous = NORMAL")
-                yield connection
+                current = _version(connection) == (_APPLICATION, _SCHEMA)
+                if current:
+                    yield connection
+            if not current:
+                self._begin_anew()
+                with closing(self._connect()) as connection:
+                    yield connection
         except sqlite3.DatabaseError as error:
             if not _damaged(error):
                 raise
             self._begin_anew()
             raise DamagedIndex(str(self.path)) from error
 
-    def _connect(self, path: Path | None = None) -> sqlite3.Connection:
-        return sqlite3.connect(path or self.path, timeout=_WAIT_SECONDS, isolation_level=None)
+    def _connect(self) -> sqlite3.Connection:
+        return _connect(self.path)
 
     def _begin_anew(self) -> None:
         """Make the database, or make it again; one process at a time, and only if it still has to be done."""
-        with closing(self._connect(self._beside(".lock"))) as lock:
+        with closing(_connect(self._beside(".lock"))) as lock:
             lock.execute("BEGIN EXCLUSIVE")
             state = self._state()
             if state == "good":
                 return
             if state != "new":
-                # Kept under another name: a path given by hand may be some other file.
                 for suffix in ("-wal", "-shm"):
                     self._beside(suffix).unlink(missing_ok=True)
+            if state == "old":
+                self.path.unlink()
+            elif state == "damaged":  # kept under another name: a path given by hand may be some other file
                 self.path.replace(self._beside(".damaged"))
             with closing(self._connect()) as connection:
                 _create(connection)
@@ -226,6 +231,12 @@ class Store:
             if not _damaged(error):
                 raise
             return "damaged"
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+    connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last batch, never the file
+    return connection
 
 
 def _damaged(error: sqlite3.DatabaseError) -> bool:

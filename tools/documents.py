@@ -135,7 +135,7 @@ def _told() -> Iterator[None]:
 def _nothing(query: str, index: DocumentIndex) -> str:
     if not query.strip():
         raise ToolError("The query is empty. Write a few key words of what is asked.")
-    if not index.names():
+    if index.empty():
         return "There are no documents to search."
     return "No passage has these words. Search again with other or fewer words."
 
