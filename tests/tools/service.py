@@ -130,7 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.wfile.write(data)
 
-    do_POST = do_GET
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the output of the tests clean."""

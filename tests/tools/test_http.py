@@ -62,15 +62,15 @@ def test_the_contact_is_named_where_it_is_given(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    "answer",
     [
-        (Answer(status=500), None),
-        (Answer(status=503, headers={"Retry-After": "0"}), None),
-        (Answer(status=429, headers={"Retry-After": "0"}), None),
-        (Answer(body={"a": "b" * 1000}, cut=True), None),
+        Answer(status=500),
+        Answer(status=503, headers={"Retry-After": "0"}),
+        Answer(status=429, headers={"Retry-After": "0"}),
+        Answer(body={"a": "b" * 1000}, cut=True),
     ],
 )
-def test_what_can_succeed_is_tried_again(service: Service, answer: Answer, says: str | None) -> None:
+def test_what_can_succeed_is_tried_again(service: Service, answer: Answer) -> None:
     service.fail(answer)
     assert ask(service)["asked"]["q"] == "é &="
     assert len(service.asked) == 2
@@ -90,7 +90,7 @@ def test_a_silence_is_followed_by_one_more_try(service: Service) -> None:
         (Answer(status=418), "did not take the request (status 418)", 1),
         (Answer(status=500), "is out of order (status 500)", 3),
         (Answer(status=429, headers={"Retry-After": "0"}), "gets too many requests (status 429)", 3),
-        (Answer(status=429, headers={"Retry-After": "3600"}), "asks to wait 3.6e+03 s", 1),
+        (Answer(status=429, headers={"Retry-After": "3600"}), "asks to wait 3600 s", 1),
         (HTML, "did not answer with JSON (text/html)", 1),
         (Answer(body="[" * 200_000), "did not answer with JSON", 1),
         (Answer(body=b"\xff\xfe\xfd"), "did not answer with JSON", 1),
@@ -98,7 +98,7 @@ def test_a_silence_is_followed_by_one_more_try(service: Service) -> None:
         (CIRCLE, "redirects without an end", 4),
         (Answer(status=302, headers={"Location": "http://localhost:1/"}), "sends us to another address", 1),
         (Answer(status=302, headers={"Location": "file:///etc/passwd"}), "", 1),
-        (Answer(body="x", headers={"Content-Encoding": "gzip"}), "can't be unpacked", 1),
+        (Answer(body="not packed", headers={"Content-Encoding": "gzip"}), "can't be unpacked", 1),
         (Answer(body=gzip.compress(b" " * 9_000_000), headers={"Content-Encoding": "gzip"}), "more than 4000000", 1),
     ],
 )
