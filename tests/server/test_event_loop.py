@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 import pytest
 from blockbuster import BlockingError, blockbuster_ctx
-from fake_openai_server import Fail, FakeOpenAI, Reply
+from fake_openai_server import Fail, FakeOpenAI, Reply, Scripted
 
 from taograph import Event, astream_steps, create_react_graph
 from taograph.graphs.react import graph
 from taograph.models import local
+from taograph.models.local_spec import ServerSpec
 from taograph.tools.catalog import default_tools
 
 T = TypeVar("T")
@@ -44,7 +45,11 @@ def test_a_run_on_an_endpoint() -> None:
     async def collect(context: dict[str, Any]) -> list[Event]:
         return [event async for event in astream_steps(graph, QUESTION, context=context)]
 
-    replies = [Reply("Well.", calls=[("calculator", {"expression": "17*3"}), ("current_time", {})]), Fail(503), "51."]
+    replies: list[Scripted] = [
+        Reply("Well.", calls=[("calculator", {"expression": "17*3"}), ("current_time", {})]),
+        Fail(503),
+        "51.",
+    ]
     with FakeOpenAI(replies) as fake:
         events = strictly(collect({"model": f"{fake.url}#fake"}))
     assert [e["text"] for e in events if e["type"] == "answer"] == ["51."]
@@ -68,7 +73,7 @@ def test_a_run_over_documents(tmp_path: Path) -> None:
 
 def test_a_run_on_the_local_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = (sys.executable, str(Path(__file__).with_name("scripted_engine.py")))
-    monkeypatch.setattr(local, "ServerSpec", partial(local.ServerSpec, command=command))
+    monkeypatch.setattr(local, "ServerSpec", partial(ServerSpec, command=command))
     monkeypatch.setenv("TAOGRAPH_CACHE", str(tmp_path))
     monkeypatch.setenv("TAOGRAPH_LOCAL_LINGER", "0")
     file = tmp_path / "tiny.gguf"

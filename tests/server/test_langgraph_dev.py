@@ -1,4 +1,4 @@
-"""The graph on `langgraph dev`, driven as a client of the server drives it."""
+"""The graph on `langgraph dev`, driven as Studio and the SDK do it: schemas, streams, tools, assistants, errors."""
 
 from __future__ import annotations
 
@@ -10,64 +10,25 @@ from typing import Any
 
 import pytest
 from dev_server import DevServer
-from fake_openai_server import FakeOpenAI, Hang, Reply
+from driving import (
+    QUESTION,
+    SECONDS,
+    ask,
+    assistant_of,
+    kinds,
+    model,
+    multiplying,
+    new_thread,
+    question,
+    texts,
+)
+from fake_openai_server import FakeOpenAI, Reply
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
-from langgraph_sdk.schema import StreamPart
+from langgraph_sdk.schema import StreamMode, StreamPart
 
 from taograph import Context
 from taograph.graphs.loop.streaming import StepReader
-
-QUESTION = "What is 17 times 3?"
-SECONDS = 30.0
-
-
-def question(text: str = QUESTION) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": text}]}
-
-
-def model(fake: FakeOpenAI) -> dict[str, Any]:
-    """The context that names a scripted endpoint."""
-    return {"model": f"{fake.url}#fake"}
-
-
-def multiplying() -> FakeOpenAI:
-    """A model that calculates and answers, in two requests a run."""
-    return FakeOpenAI([Reply("I calculate.", calls=[("calculator", {"expression": "17*3"})]), "It is 51."])
-
-
-def kinds(result: dict[str, Any]) -> list[str]:
-    return [message["type"] for message in result["messages"]]
-
-
-def texts(result: dict[str, Any]) -> list[str]:
-    return [message["content"] for message in result["messages"]]
-
-
-def assert_acceptable(request: dict[str, Any]) -> None:
-    """A provider's rule: each call has its result right behind it, and each result its call."""
-    waiting: list[str] = []
-    for message in request["messages"]:
-        if message["role"] == "tool":
-            assert message["tool_call_id"] in waiting, request["messages"]
-            waiting.remove(message["tool_call_id"])
-        else:
-            assert not waiting, request["messages"]
-            waiting = [call["id"] for call in message.get("tool_calls") or []]
-    assert not waiting, request["messages"]
-
-
-async def new_thread(client: LangGraphClient) -> str:
-    return (await client.threads.create())["thread_id"]
-
-
-async def assistant_of(client: LangGraphClient, graph: str = "react") -> str:
-    return (await client.assistants.search(graph_id=graph))[0]["assistant_id"]
-
-
-async def until(event: threading.Event) -> None:
-    assert await asyncio.to_thread(event.wait, SECONDS), "it did not happen"
-
 
 # What Studio asks for
 
@@ -95,12 +56,12 @@ async def test_what_studio_asks_for_before_a_run(client: LangGraphClient) -> Non
 
 async def test_schemas_show_the_context_with_its_descriptions(client: LangGraphClient) -> None:
     schemas = await client.assistants.get_schemas(await assistant_of(client))
-    shown = schemas["context_schema"]["properties"]
+    shown = (schemas["context_schema"] or {})["properties"]
     assert set(shown) == {field.name for field in fields(Context)}
     for field in fields(Context):
         assert shown[field.name]["description"] == field.metadata["description"]
-    assert list(schemas["input_schema"]["properties"]) == ["messages"]
-    assert {"messages", "answer", "stop", "spent"} <= set(schemas["output_schema"]["properties"])
+    assert list((schemas["input_schema"] or {})["properties"]) == ["messages"]
+    assert {"messages", "answer", "stop", "spent"} <= set((schemas["output_schema"] or {})["properties"])
 
 
 # Streams
@@ -135,7 +96,7 @@ def read_messages_tuple(data: list[Any]) -> None:
 
 def read_custom(data: list[Any]) -> None:
     reader = StepReader()
-    events = [event for part in data for event in reader.read((), "custom", part)]
+    events: list[Any] = [event for part in data for event in reader.read((), "custom", part)]
     assert [event["type"] for event in events] == [
         "run_started",
         "thought",
@@ -177,7 +138,7 @@ def read_checkpoints(data: list[Any]) -> None:
     assert data[-1]["values"]["answer"] == "It is 51."
 
 
-READERS: dict[str, Callable[[list[Any]], None]] = {
+READERS: dict[StreamMode, Callable[[list[Any]], None]] = {
     "values": read_values,
     "updates": read_updates,
     "messages": read_messages,
@@ -207,7 +168,7 @@ def streams(server: DevServer) -> dict[str, list[StreamPart]]:
 
 
 @pytest.mark.parametrize("mode", READERS)
-def test_a_run_streamed_in_each_mode(streams: dict[str, list[StreamPart]], mode: str) -> None:
+def test_a_run_streamed_in_each_mode(streams: dict[str, list[StreamPart]], mode: StreamMode) -> None:
     parts = streams[mode]
     assert parts[0].event == "metadata"
     assert not [part for part in parts if part.event == "error"], parts
@@ -230,7 +191,7 @@ async def test_a_run_streamed_in_every_mode_at_once(client: LangGraphClient) -> 
 
 async def test_documents_are_searched_off_the_event_loop(client: LangGraphClient) -> None:
     with FakeOpenAI([Reply(calls=[("search_documents", {"query": "rent due"})]), "On the fifth."]) as fake:
-        result = await client.runs.wait(None, "react", input=question("When is the rent due?"), context=model(fake))
+        result = await ask(client, None, "react", input=question("When is the rent due?"), context=model(fake))
     assert result["answer"] == "On the fifth."
     assert "fifth of each month" in texts(result)[2]
 
@@ -238,7 +199,7 @@ async def test_documents_are_searched_off_the_event_loop(client: LangGraphClient
 async def test_plain_tools_may_block_and_async_ones_are_caught(client: LangGraphClient) -> None:
     both = Reply(calls=[("nap", {}), ("stall", {})])
     with FakeOpenAI([both, "Done."]) as fake:
-        result = await client.runs.wait(None, "special", input=question(), context=model(fake))
+        result = await ask(client, None, "special", input=question(), context=model(fake))
     found = {m["name"]: m["content"] for m in result["messages"] if m["type"] == "tool"}
     assert found["nap"] == "rested"
     assert "BlockingError" in found["stall"], "the server does not look for blocking calls: these tests prove nothing"
@@ -253,165 +214,9 @@ async def test_runs_do_not_wait_for_each_other(client: LangGraphClient) -> None:
         return "We met."
 
     with FakeOpenAI(default=meet) as fake:
-        runs = [client.runs.wait(None, "react", input=question(), context=model(fake)) for _ in range(4)]
+        runs = [ask(client, None, "react", input=question(), context=model(fake)) for _ in range(4)]
         results = await asyncio.gather(*runs)
     assert [result["answer"] for result in results] == ["We met."] * 4
-
-
-# Interrupt and resume
-
-
-@pytest.mark.parametrize("by_id", [True, False])
-async def test_a_person_is_asked_and_the_run_goes_on(client: LangGraphClient, by_id: bool) -> None:
-    thread = await new_thread(client)
-    asked = Reply(calls=[("ask_person", {"question": "Which color?"}), ("calculator", {"expression": "1+1"})])
-    with FakeOpenAI([asked, "Blue it is."]) as fake:
-        waiting = await client.runs.wait(thread, "react", input=question("Paint it."), context=model(fake))
-        (interrupt,) = waiting["__interrupt__"]
-        assert interrupt["value"] == {"type": "question", "question": "Which color?"}
-        assert (await client.threads.get(thread))["status"] == "interrupted"
-        state = await client.threads.get_state(thread)
-        assert [i["id"] for task in state["tasks"] for i in task["interrupts"]] == [interrupt["id"]]
-        answer = {interrupt["id"]: "blue"} if by_id else "blue"
-        events = [
-            part.data["taograph"]
-            async for part in client.runs.stream(
-                thread, "react", command={"resume": answer}, context=model(fake), stream_mode="custom"
-            )
-            if part.event == "custom" and "taograph" in part.data
-        ]
-        done = (await client.threads.get_state(thread))["values"]
-    assert done["answer"] == "Blue it is."
-    assert {m["name"]: m["content"] for m in done["messages"] if m["type"] == "tool"} == {
-        "ask_person": "blue",
-        "calculator": "2",
-    }
-    assert "run_started" not in [event["type"] for event in events], "the run began anew"
-    assert done["spent"]["tool_calls"] == 2
-    assert (await client.threads.get(thread))["status"] == "idle"
-
-
-async def test_a_new_question_while_a_person_is_asked(client: LangGraphClient) -> None:
-    thread = await new_thread(client)
-    asked = Reply(calls=[("ask_person", {"question": "Which color?"})])
-    with FakeOpenAI([asked, "Never mind then."]) as fake:
-        await client.runs.wait(thread, "react", input=question("Paint it."), context=model(fake))
-        done = await client.runs.wait(thread, "react", input=question("Forget it."), context=model(fake))
-    assert_acceptable(fake.requests[-1])
-    assert done["answer"] == "Never mind then."
-
-
-# History and forks
-
-
-async def test_history_and_a_fork_from_an_earlier_checkpoint(client: LangGraphClient) -> None:
-    thread = await new_thread(client)
-    replies = [Reply(calls=[("calculator", {"expression": "17*3"})]), "It is 51.", "Again 51.", "It is 100."]
-    with FakeOpenAI(replies) as fake:
-        await client.runs.wait(thread, "react", input=question(), context=model(fake))
-        history = await client.threads.get_history(thread, limit=20)
-        assert [state["next"] for state in history] == [[], ["reason"], ["act"], ["reason"], ["__start__"]]
-
-        # Replay: from after the observation, the model is asked again and nothing else is done again.
-        replayed = await client.runs.wait(
-            thread, "react", input=None, checkpoint=history[1]["checkpoint"], context=model(fake)
-        )
-        assert replayed["answer"] == "Again 51."
-        assert replayed["spent"]["tool_calls"] == 1
-
-        # Fork: another argument for the call that was made.
-        before = history[2]
-        reply = before["values"]["messages"][-1]
-        reply["tool_calls"][0]["args"] = {"expression": "10*10"}
-        fork = await client.threads.update_state(
-            thread, {"messages": [reply]}, checkpoint=before["checkpoint"], as_node="reason"
-        )
-        forked = await client.runs.wait(thread, "react", input=None, checkpoint=fork["checkpoint"], context=model(fake))
-    assert forked["answer"] == "It is 100."
-    assert texts(forked)[2] == "100"
-    assert fake.requests[-1]["messages"][-1]["content"] == "100"
-    assert_acceptable(fake.requests[-1])
-    # The first branch is still there.
-    old = await client.threads.get_state(thread, checkpoint=history[0]["checkpoint"])
-    assert old["values"]["answer"] == "It is 51."
-
-
-# Cancelling
-
-
-async def start_hanging(client: LangGraphClient, thread: str, fake: FakeOpenAI, text: str = "Think.") -> str:
-    run = await client.runs.create(thread, "react", input=question(text), context=model(fake))
-    await until(fake.hanging)
-    return run["run_id"]
-
-
-async def test_a_run_is_cancelled_and_the_thread_goes_on(client: LangGraphClient) -> None:
-    thread = await new_thread(client)
-    with FakeOpenAI([Hang("Let me"), "Here I am."]) as fake:
-        run = await start_hanging(client, thread, fake)
-        await client.runs.cancel(thread, run, wait=True, action="interrupt")
-        assert (await client.runs.get(thread, run))["status"] == "interrupted"
-        await until(fake.left)  # the request to the model was cut, not left to run
-        done = await client.runs.wait(thread, "react", input=question("Still there?"), context=model(fake))
-    assert done["answer"] == "Here I am."
-    assert kinds(done) == ["human", "human", "ai"]
-
-
-async def test_a_run_cancelled_within_a_tool_leaves_a_thread_that_a_provider_accepts(client: LangGraphClient) -> None:
-    thread = await new_thread(client)
-    with FakeOpenAI([Reply(calls=[("wait_for_ever", {}), ("nap", {})]), "Let's go on."]) as fake:
-        acting = asyncio.Event()
-
-        async def watch() -> str:
-            run = ""
-            async for part in client.runs.stream(
-                thread, "special", input=question(), context=model(fake), stream_mode="custom"
-            ):
-                run = run or part.data.get("run_id", "")
-                if part.data.get("taograph", {}).get("type") == "observation":
-                    acting.set()  # nap is done, wait_for_ever is not
-                    await client.runs.cancel(thread, run, action="interrupt")
-            return run
-
-        run = await asyncio.wait_for(watch(), SECONDS)
-        assert acting.is_set()
-        assert (await client.runs.join(thread, run)) is not None
-        assert (await client.runs.get(thread, run))["status"] == "interrupted"
-        done = await client.runs.wait(thread, "special", input=question("Go on."), context=model(fake))
-    assert_acceptable(fake.requests[-1])
-    assert done["answer"] == "Let's go on."
-    found = {m["name"]: m for m in done["messages"] if m["type"] == "tool"}
-    assert found["wait_for_ever"]["status"] == "error"
-
-
-async def test_a_cancelled_run_is_rolled_back(client: LangGraphClient) -> None:
-    thread = await new_thread(client)
-    with FakeOpenAI(["One.", Hang(), "Three."]) as fake:
-        await client.runs.wait(thread, "react", input=question("First."), context=model(fake))
-        run = await start_hanging(client, thread, fake, "Second.")
-        await client.runs.cancel(thread, run, wait=True, action="rollback")
-        assert run not in [kept["run_id"] for kept in await client.runs.list(thread)]
-        assert texts((await client.threads.get_state(thread))["values"]) == ["First.", "One."]
-        done = await client.runs.wait(thread, "react", input=question("Third."), context=model(fake))
-    assert texts(done) == ["First.", "One.", "Third.", "Three."]
-
-
-async def test_a_client_that_leaves_ends_the_model_call(client: LangGraphClient) -> None:
-    thread = await new_thread(client)
-    with FakeOpenAI([Hang("Once upon a")]) as fake:
-        stream = client.runs.stream(
-            thread,
-            "react",
-            input=question(),
-            context=model(fake),
-            stream_mode="messages-tuple",
-            on_disconnect="cancel",
-        )
-        async for part in stream:
-            if part.event == "messages":
-                break
-        await stream.aclose()
-        await until(fake.left)
 
 
 # Assistants
@@ -425,8 +230,8 @@ async def test_assistants_differ_by_their_context(client: LangGraphClient) -> No
         )
         second = await client.assistants.create("react", context={**model(short), "steps": 1}, name="short")
         said, stopped = await asyncio.gather(
-            client.runs.wait(None, first["assistant_id"], input=question("Ready?")),
-            client.runs.wait(None, second["assistant_id"], input=question("1+1?")),
+            ask(client, None, first["assistant_id"], input=question("Ready?")),
+            ask(client, None, second["assistant_id"], input=question("1+1?")),
         )
     assert said["answer"] == "Aye."
     assert pirate.requests[0]["messages"][0] == {"role": "system", "content": "You are a pirate."}
@@ -438,11 +243,11 @@ async def test_assistants_differ_by_their_context(client: LangGraphClient) -> No
 async def test_an_assistant_can_be_changed(client: LangGraphClient) -> None:
     with FakeOpenAI(["One.", "Two."]) as fake:
         made = await client.assistants.create("react", context={**model(fake), "system_prompt": "Be brief."})
-        await client.runs.wait(None, made["assistant_id"], input=question())
+        await ask(client, None, made["assistant_id"], input=question())
         await client.assistants.update(
             made["assistant_id"], context={**model(fake), "system_prompt": "Be long-winded."}
         )
-        await client.runs.wait(None, made["assistant_id"], input=question())
+        await ask(client, None, made["assistant_id"], input=question())
     assert [request["messages"][0]["content"] for request in fake.requests] == ["Be brief.", "Be long-winded."]
 
 
@@ -464,8 +269,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
 
 async def test_what_is_wrong_reaches_the_client_in_words(client: LangGraphClient) -> None:
     runs = [
-        client.runs.wait(None, "react", input=input, context=context, raise_error=False)
-        for context, input, _, _ in WRONG
+        ask(client, None, "react", input=input, context=context, raise_error=False) for context, input, _, _ in WRONG
     ]
     for result, (context, _, kind, says) in zip(await asyncio.gather(*runs), WRONG, strict=True):
         error = result["__error__"]
@@ -480,12 +284,12 @@ async def test_a_thread_goes_on_after_an_error(client: LangGraphClient) -> None:
     assert parts[-1].data["error"] == "NoModel"
     assert (await client.threads.get(thread))["status"] == "error"
     with FakeOpenAI(["Hello."]) as fake:
-        done = await client.runs.wait(thread, "react", input=question("Hello again."), context=model(fake))
+        done = await ask(client, thread, "react", input=question("Hello again."), context=model(fake))
     assert done["answer"] == "Hello."
 
 
 async def test_a_model_that_is_down_is_an_answer_not_an_error(client: LangGraphClient) -> None:
-    result = await client.runs.wait(None, "react", input=question(), context={"model": NOWHERE})
+    result = await ask(client, None, "react", input=question(), context={"model": NOWHERE})
     assert result["stop"]["reason"] == "model_error"
     assert QUESTION in result["answer"]
 

@@ -36,7 +36,7 @@ def test_it_is_valid(tmp_path: Path) -> None:
 def test_it_is_served_without_a_file_of_settings_and_without_a_model(tmp_path: Path) -> None:
     with DevServer(clone(tmp_path), None) as server, get_sync_client(url=server.url) as client:
         served = {assistant["graph_id"]: assistant for assistant in client.assistants.search()}
-        said = client.runs.wait(None, "react", input=QUESTION, raise_error=False)
+        said: Any = client.runs.wait(None, "react", input=QUESTION, raise_error=False)
     named = json.loads((ROOT / "langgraph.json").read_text("utf-8"))["graphs"]
     assert set(served) == set(named)
     for graph, spec in named.items():
@@ -48,7 +48,7 @@ def test_settings_come_from_a_file(tmp_path: Path) -> None:
     with FakeOpenAI(["The model of the file."]) as fake:
         (clone(tmp_path) / ".env").write_text(f"TAOGRAPH_MODEL={fake.url}#mine\nTAOGRAPH_API_KEY=sk-of-the-file\n")
         with DevServer(tmp_path, None) as server, get_sync_client(url=server.url) as client:
-            said = client.runs.wait(None, "react", input=QUESTION)
+            said: Any = client.runs.wait(None, "react", input=QUESTION)
     assert said["answer"] == "The model of the file."
     assert fake.requests[0]["model"] == "mine"
     assert fake.headers[0]["authorization"] == "Bearer sk-of-the-file"
