@@ -8,7 +8,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from service import CIRCLE, HTML, SILENCE, Answer, Service
+from fake_service import CIRCLE, HTML, SILENCE, Answer, Service
 
 from taograph.tools.engines import http
 from taograph.tools.engines.http import ServiceError, get_json, post_json, user_agent
