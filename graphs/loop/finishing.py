@@ -18,7 +18,8 @@ from taograph.graphs.loop.structure import Structure, WrongForm
 from taograph.graphs.loop.trajectory import feedback, read_trajectory
 from taograph.graphs.loop.window import request
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.native import text_of, without_calls
+from taograph.graphs.protocols.acceptable import without_calls
+from taograph.graphs.protocols.native import text_of
 from taograph.models.failures import describe
 
 _SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600

@@ -57,11 +57,11 @@ class Turn:
         history = state.get("messages") or []
         self.session = Session.open(agent, state, config, bound, new_turn=_new_turn(state, history))
         self.answer: str | None = None
-        if is_sound(history):
+        if is_sound(history, agent.by_name):
             self.history: Sequence[AnyMessage] = history
         else:
             # Stored too: what comes out of the run has to be acceptable, whatever went in.
-            self.history = repair(history)
+            self.history = repair(history, agent.by_name)
             self.session.messages += self.history
             self.session.replaces = True
             self.session.teller.tell("retry", reason="repair", detail="the history was made acceptable to providers")
@@ -215,7 +215,7 @@ class Turn:
         what = {
             "empty": "an empty reply",
             "cut": "a reply cut off at the length limit",
-        }.get(reply.kind, "calls whose arguments are not JSON")
+        }.get(reply.kind, "calls that cannot be read")
         if run["unusable"] > session.limits.malformed or not self._has_turn():
             return self._stop(reason, f"{what}, {run['unusable']} times in a row")
         if reply.message.tool_calls:
@@ -281,7 +281,8 @@ class Turn:
         )
 
     def _call_ids(self) -> set[str]:
-        return {call["id"] or "" for m in self.history if isinstance(m, AIMessage) for call in m.tool_calls}
+        told = [*self.session.bound.examples, *self.history]
+        return {call["id"] or "" for m in told if isinstance(m, AIMessage) for call in m.tool_calls}
 
 
 def open_calls(messages: Sequence[AnyMessage]) -> list[ToolCall]:

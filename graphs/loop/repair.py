@@ -7,62 +7,72 @@ providers refuse every further request on a thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolCall, ToolMessage
 
-from taograph.graphs.protocols.native import read_reply
+from taograph.graphs.loop.trajectory import feedback
+from taograph.graphs.protocols.acceptable import filled, has_sound_calls, is_blank, with_sound_calls
 
 NO_RESULT = "No result was recorded for this call. It may or may not have taken effect."
 
 
-def is_sound(messages: Sequence[AnyMessage]) -> bool:
-    """Whether every call has its result right behind it, every result its call, and no reply is empty."""
+def is_sound(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> bool:
+    """Whether every call has its result right behind it, every result its call, and every message says something.
+
+    Args:
+        messages: The messages of a thread.
+        tools: Names of the tools there are; others have to be of plain characters.
+    """
     open_calls: set[str] = set()
     used: set[str] = set()
-    for message in messages:
+    for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            if message.tool_call_id not in open_calls:
+            if message.tool_call_id not in open_calls or is_blank(message.content):
                 return False
             open_calls.discard(message.tool_call_id)
             continue
-        if open_calls:
+        if open_calls or (place > 0 and isinstance(message, SystemMessage)):
             return False
+        calls: list[ToolCall] = []
         if isinstance(message, AIMessage):
-            if message.invalid_tool_calls or not (message.tool_calls or message.content):
+            calls = message.tool_calls
+            if not has_sound_calls(message, tools, used):
                 return False
-            for call in message.tool_calls:
-                if not call["id"] or call["id"] in used:
-                    return False
-                used.add(call["id"])
-            open_calls = {call["id"] or "" for call in message.tool_calls}
+        if not calls and is_blank(message.content):
+            return False
+        open_calls = {call["id"] or "" for call in calls}
+        used |= open_calls
     return not open_calls
 
 
-def repair(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+def repair(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> list[AnyMessage]:
     """An acceptable history with everything in it that the given one says.
 
     Args:
         messages: The messages of a thread.
+        tools: Names of the tools there are.
 
     Returns:
         The same messages, in the same order where possible: results moved behind their calls, a neutral error
-        in place of a result that is missing, a result whose call is gone as text of the user's side.
+        in place of a result that is missing, a result whose call is gone as text of the user's side, all
+        instructions in one system message at the head.
     """
     out: list[AnyMessage] = []
     used: set[str] = set()
     taken: set[int] = set()  # places of results that were moved to their calls
     for place, message in enumerate(messages):
-        if place in taken:
+        if place in taken or isinstance(message, SystemMessage):
             continue
         if isinstance(message, ToolMessage):
-            out.append(HumanMessage(f"[Result of an earlier call of {message.name or 'a tool'}] {message.text}"))
+            text = f"[Result of an earlier call of {message.name or 'a tool'}] {message.text}"
+            out.append(feedback(text, "repair").model_copy(update={"id": message.id}))
         elif isinstance(message, AIMessage):
-            reply, results = _with_results(place, message, messages, used, taken)
+            reply, results = _with_results(place, message, messages, taken, tools=tools, used=used)
             out += [reply, *results]
         else:
-            out.append(message)
-    return out
+            out.append(filled(message) if is_blank(message.content) else message)
+    return [*_instructions(messages), *out]
 
 
 def close_calls(calls: Sequence[ToolCall], why: str) -> list[ToolMessage]:
@@ -70,30 +80,46 @@ def close_calls(calls: Sequence[ToolCall], why: str) -> list[ToolMessage]:
     return [ToolMessage(why, tool_call_id=c["id"] or "", name=c["name"], status="error") for c in calls]
 
 
+def _instructions(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """The system messages as one; a text that is given again says nothing new."""
+    given = [m for m in messages if isinstance(m, SystemMessage) and not is_blank(m.content)]
+    if len(given) < 2:
+        return list(given)
+    texts = dict.fromkeys(str(m.text).strip() for m in given)
+    return [given[0] if len(texts) == 1 else given[0].model_copy(update={"content": "\n\n".join(texts)})]
+
+
 def _with_results(
-    place: int, message: AIMessage, messages: Sequence[AnyMessage], used: set[str], taken: set[int]
+    place: int,
+    message: AIMessage,
+    messages: Sequence[AnyMessage],
+    taken: set[int],
+    *,
+    tools: Collection[str],
+    used: set[str],
 ) -> tuple[AIMessage, list[ToolMessage]]:
     wanted = [call["id"] for call in message.tool_calls] + [call["id"] for call in message.invalid_tool_calls]
+    reply, refused, _ = with_sound_calls(message, tools, used)
     if not wanted:
-        return (message if message.content else message.model_copy(update={"content": "(no text)"})), []
-    read = read_reply(message.model_copy(update={"response_metadata": {}}), (), used)
-    reply = read.message.model_copy(update={"response_metadata": message.response_metadata})
+        return filled(reply) if is_blank(reply.content) else reply, []
     used.update(call["id"] or "" for call in reply.tool_calls)
     results: list[ToolMessage] = []
     for call, id_before in zip(reply.tool_calls, wanted, strict=True):
-        found = _result(place, id_before, messages, taken)
+        found = _result(place, id_before or "", messages, taken)
         if found is None:
-            why = read.refused.get(call["id"] or "", NO_RESULT)
-            results += close_calls([call], why)
+            results += close_calls([call], refused.get(call["id"] or "", NO_RESULT))
         else:
+            found = filled(found) if is_blank(found.content) else found
             results.append(found.model_copy(update={"tool_call_id": call["id"]}))
     return reply, results
 
 
-def _result(place: int, call_id: str | None, messages: Sequence[AnyMessage], taken: set[int]) -> ToolMessage | None:
+def _result(place: int, call_id: str, messages: Sequence[AnyMessage], taken: set[int]) -> ToolMessage | None:
     for later in range(place + 1, len(messages)):
         message = messages[later]
-        if later not in taken and isinstance(message, ToolMessage) and message.tool_call_id == (call_id or ""):
+        if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
+            return None  # from here on the id means another call
+        if later not in taken and isinstance(message, ToolMessage) and message.tool_call_id == call_id:
             taken.add(later)
             return message
     return None

@@ -27,6 +27,7 @@ from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
 from taograph.models.failures import describe, is_retryable, retry_after
 from taograph.models.prices import Price
+from taograph.models.streamed import StreamedCalls
 from taograph.models.usage import usage_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
@@ -206,8 +207,11 @@ class Session:
             cancel = current_cancellation()
             if left is None or left > 0:  # else the call is refused before it is made
                 self.added["model_calls"] += 0 if cancel is not None and cancel.requested else 1
+            streamed = StreamedCalls()
             try:
-                reply = yield model_call(model, request, config, left)
+                reply = yield model_call(
+                    model, request, {**config, "callbacks": streamed.beside(config.get("callbacks"))}, left
+                )
             except (Cancelled, TimedOut):
                 raise
             except GraphBubbleUp:
@@ -230,7 +234,7 @@ class Session:
                 self.added["output_tokens"] += usage.output_tokens
                 self.added["cached_tokens"] += usage.cached_tokens
                 self.added["cost"] += usage.cost
-                return reply  # type: ignore[no-any-return]
+                return streamed.checked(reply)
 
 
 def bind(agent: Agent, config: RunnableConfig) -> Steps[Bound]:

@@ -5,22 +5,19 @@ A reply is read once, into a :class:`Reply`; nothing downstream looks at provide
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AIMessageChunk, ToolCall, message_chunk_to_message
+from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 
+from taograph.graphs.protocols.acceptable import with_calls, with_sound_calls
 from taograph.graphs.protocols.recover import recover_tool_calls
 
 Kind = Literal["action", "final", "empty", "malformed", "cut", "refusal"]
 
-_CALL_BLOCKS = frozenset({"tool_use", "function_call", "tool_call", "tool_call_chunk", "invalid_tool_call"})
 _CUT = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
 _REFUSED = ("content_filter", "refusal", "SAFETY", "PROHIBITED_CONTENT")
-_QUOTED = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +55,28 @@ def read_reply(message: AIMessage, tools: Collection[str], taken: Collection[str
     ended = _ending(message)
     refusal = _refusal_of(message)
     if refusal or ended in _REFUSED:
-        return Reply("refusal", _without_calls(message), refusal or text)
+        return Reply("refusal", with_calls(message, []), refusal or text)
     cut = ended in _CUT
     if not message.tool_calls and not message.invalid_tool_calls:
         calls = None if cut or not text else recover_tool_calls(text, tools)
         if not calls:
             kind: Kind = "cut" if cut else "final" if text else "empty"
-            return Reply(kind, message, text)
-        stored, refused, repairs = _normalize(calls, (), taken)
-        kept = AIMessage(
+            return Reply(kind, with_sound_calls(message, tools, taken)[0], text)
+        found = AIMessage(
             "",
-            tool_calls=stored,
+            tool_calls=calls,
             id=message.id,
             usage_metadata=message.usage_metadata,
             response_metadata=message.response_metadata,
         )
+        kept, refused, repairs = with_sound_calls(found, tools, taken)
         return Reply("action", kept, "", refused, ("call recovered from text", *repairs))
-    stored, refused, repairs = _normalize(message.tool_calls, message.invalid_tool_calls, taken)
+    message, refused, repairs = with_sound_calls(message, tools, taken)
     if cut:
         # A stream that ends early can leave arguments that parse but are not the whole of what was meant.
         why = "The reply was cut off at the length limit, so this call was not run. Write a shorter one."
-        refused = {call["id"] or "": why for call in stored}
-    if repairs:
-        message = _with_calls(message, stored)
-    acts = len(refused) < len(stored)
+        refused = {call["id"] or "": why for call in message.tool_calls}
+    acts = len(refused) < len(message.tool_calls)
     return Reply("action" if acts else "cut" if cut else "malformed", message, text, refused, repairs)
 
 
@@ -108,88 +103,6 @@ def thought_of(message: AIMessage) -> str:
     if message.tool_calls:
         parts.append(text_of(message))
     return "\n".join(part for part in parts if part)
-
-
-def new_call_id() -> str:
-    """An id for a call that came without a usable one."""
-    return f"call_{uuid4().hex[:24]}"
-
-
-def safe_name(name: str) -> str:
-    """A tool name that providers accept in a history, from whatever a model wrote."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
-
-
-def _normalize(
-    calls: Iterable[ToolCall], invalid: Iterable[Mapping[str, Any]], taken: Collection[str]
-) -> tuple[list[ToolCall], dict[str, str], tuple[str, ...]]:
-    seen = set(taken)
-    stored: list[ToolCall] = []
-    refused: dict[str, str] = {}
-    repairs: list[str] = []
-
-    def keep(name: str | None, args: dict[str, Any], given: str | None) -> str:
-        call_id = given or ""
-        if not call_id or call_id in seen:
-            repairs.append("call id repeated" if call_id else "call id missing")
-            call_id = new_call_id()
-        seen.add(call_id)
-        safe = safe_name(name or "")
-        if safe != name:
-            repairs.append("tool name not acceptable")
-        stored.append(ToolCall(name=safe, args=args, id=call_id, type="tool_call"))
-        return call_id
-
-    for call in calls:
-        call_id = keep(call["name"], call["args"], call["id"])
-        if not call["name"]:
-            refused[call_id] = "The call names no tool, so it was not run. Name one of the tools you have."
-    for broken in invalid:
-        call_id = keep(broken.get("name"), {}, broken.get("id"))
-        repairs.append("arguments not readable")
-        raw = str(broken.get("args") or "")
-        shown = raw if len(raw) <= _QUOTED else f"{raw[:_QUOTED]}… ({len(raw)} characters)"
-        refused[call_id] = (
-            f"The arguments are not a JSON object, so the call was not run. You wrote: {shown}\n"
-            "Call the tool again with valid JSON."
-        )
-    return stored, refused, tuple(repairs)
-
-
-def _with_calls(message: AIMessage, calls: list[ToolCall]) -> AIMessage:
-    extra = {k: v for k, v in message.additional_kwargs.items() if k not in ("tool_calls", "function_call")}
-    return message.model_copy(
-        update={
-            "tool_calls": calls,
-            "invalid_tool_calls": [],
-            "content": _without_call_blocks(message.content),
-            "additional_kwargs": extra,
-        }
-    )
-
-
-def _without_calls(message: AIMessage) -> AIMessage:
-    has_calls = message.tool_calls or message.invalid_tool_calls
-    return _with_calls(message, []) if has_calls else message
-
-
-def without_calls(message: AIMessage, text: str) -> AIMessage:
-    """A reply as plain text, for where calls are not wanted."""
-    extra = {k: v for k, v in message.additional_kwargs.items() if k not in ("tool_calls", "function_call")}
-    return AIMessage(
-        text,
-        id=message.id,
-        additional_kwargs=extra,
-        usage_metadata=message.usage_metadata,
-        response_metadata=message.response_metadata,
-    )
-
-
-def _without_call_blocks(content: str | list[str | dict[str, Any]]) -> str | list[str | dict[str, Any]]:
-    # The calls stand in `tool_calls`; a block that says otherwise would contradict them on the next request.
-    if isinstance(content, str):
-        return content
-    return [b for b in content if not (isinstance(b, dict) and b.get("type") in _CALL_BLOCKS)]
 
 
 def _ending(message: AIMessage) -> str:
@@ -230,12 +143,14 @@ def _reasoning_block(block: Mapping[str, Any]) -> str:
 
 
 def _split_think(text: str) -> tuple[str, str]:
-    """Split a ``<think>`` part at the start of a text from what follows; one left open is all thinking."""
-    start = text.lstrip()
-    if start.startswith("<think>"):
-        inside, closed, rest = start[len("<think>") :].partition("</think>")
-        return (inside, rest) if closed else (inside, "")
-    if "</think>" in text and "<think>" not in text:  # some templates open it in the prompt
-        inside, _, rest = text.partition("</think>")
-        return inside, rest
-    return "", text
+    """Split the ``<think>`` parts at the start of a text from what follows; one left open is all thinking."""
+    thoughts: list[str] = []
+    opening = text.find("<think>")
+    closing = text.find("</think>")
+    if closing >= 0 and not 0 <= opening < closing:  # some templates open it in the prompt
+        thoughts.append(text[:closing])
+        text = text[closing + len("</think>") :]
+    while (start := text.lstrip()).startswith("<think>"):
+        inside, _, text = start[len("<think>") :].partition("</think>")
+        thoughts.append(inside)
+    return "\n".join(thoughts), text

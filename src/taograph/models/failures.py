@@ -14,7 +14,12 @@ _TOO_LONG = (
     "context window",
     "prompt is too long",
 )
-_BROKEN = ("does not match the expected", "failed to parse tool call", "malformed_function_call")
+_BROKEN = (
+    "output that does not match the expected",  # llama.cpp, status 500
+    "failed to parse tool call",
+    "tool_use_failed",  # Groq, status 400
+    "malformed_function_call",
+)
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 
 
@@ -38,8 +43,8 @@ def is_overflow(error: BaseException) -> bool:
 
 
 def is_malformed(error: BaseException) -> bool:
-    """Whether the server could not read what its own model wrote: a broken reply, whatever the status."""
-    if isinstance(error, OutputParserException):
+    """Whether a server or a client could not read what the model wrote: a broken reply, whatever the status."""
+    if isinstance(error, OutputParserException | RecursionError):
         return True
     return any(sign in str(error).lower() for sign in _BROKEN)
 

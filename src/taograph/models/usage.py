@@ -31,13 +31,21 @@ class Usage:
 def usage_of(request: Sequence[BaseMessage], reply: AIMessage, price: Price | None) -> Usage:
     """The usage a reply reports; counted approximately (4 characters a token) where it reports none.
 
-    A budget that sees nothing would never stop a run, so an estimate is better than a zero.
+    A budget that sees nothing would never stop a run, so an estimate is better than a zero, which some servers
+    report for every call.
     """
     told = reply.usage_metadata
-    if told is None:
-        sent, received, cached = count_tokens_approximately(request), count_tokens_approximately([reply]), 0
+    if told is None or not told["input_tokens"] + told["output_tokens"]:
+        sent, received, cached = _estimate(request), _estimate([reply]), 0
     else:
         sent, received = told["input_tokens"], told["output_tokens"]
         cached = (told.get("input_token_details") or {}).get("cache_read") or 0
     cost = price.dollars(sent, received, cached) if price else 0.0
     return Usage(sent, received, cached, cost)
+
+
+def _estimate(messages: Sequence[BaseMessage]) -> int:
+    try:
+        return count_tokens_approximately(messages)
+    except RecursionError:  # arguments nested without end; they are refused later
+        return sum(len(str(message.text)) for message in messages) // 4
