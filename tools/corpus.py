@@ -167,11 +167,11 @@ def country(code: str, data: Mapping[str, Mapping[str, Any]]) -> Document:
         *_ALIASES.get(code, "").split(),
     ]
     title = _TITLES.get(code) or re.sub(r"\s*\(.*", "", forms[0] if forms else code)
-    sections: list[Section] = []
-    for fields in data.values():
-        for name, value in fields.items():
-            sections += [part for part in _sections(name, value) if part not in sections]
-    return Document(title, sections, " ".join(dict.fromkeys(filter(None, others))))
+    # Some fields stand under two chapters.
+    sections = dict.fromkeys(
+        section for fields in data.values() for name, value in fields.items() for section in _sections(name, value)
+    )
+    return Document(title, list(sections), " ".join(dict.fromkeys(filter(None, others))))
 
 
 def _sections(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
@@ -210,6 +210,8 @@ def _lines(field: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _plain(text: str) -> str:
     """Text without markup; line breaks of the markup become semicolons."""
+    if text.isascii() and text.isprintable() and "<" not in text and "&" not in text:
+        return " ".join(text.split()).strip(" -")
     text = re.sub(r"</?(?:br|p)\s*/?>", "\n", text)
     text = html.unescape(re.sub(r"<[^>]+>", "", text)).replace("\u00a0", " ")
     lines = [re.sub(r"\s+", " ", line).strip(" -") for line in clean(text).split("\n")]

@@ -173,7 +173,7 @@ def markdown(text: str, *, title: str) -> Document:
             lines.append(line)
             continue
         end()
-        level, name = len(heading[1]), heading[2].strip("*_` ")
+        level, name = len(heading[1]), re.sub(r"[*`]", "", heading[2]).strip("_ ")
         if level == 1 and not top:
             top = name
             path = []

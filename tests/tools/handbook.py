@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from langchain_core.tools import BaseTool
+
 FILES = {
     "depot/handbook.md": """\
 # Depot handbook
@@ -31,9 +33,20 @@ A private car is paid at 0.34 per kilometre, a private bicycle at 0.12.
 }
 
 
-def write(folder: Path) -> Path:
+def fill(folder: Path) -> Path:
     for name, text in FILES.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write(folder, name, text)
     return folder
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def search(tools: list[BaseTool], query: str, **more: object) -> str:
+    answer = tools[0].invoke({"query": query, **more})
+    assert isinstance(answer, str)
+    return answer

@@ -38,7 +38,6 @@ DEFAULT = ["calculator", "search_documents", "open_document", "current_time", "a
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TAOGRAPH_DOCS", raising=False)
-    monkeypatch.setenv("TAOGRAPH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
 
@@ -87,7 +86,7 @@ def test_several_names(corpus: None) -> None:
 
 
 def test_documents_of_a_folder(tmp_path: Path) -> None:
-    docs = str(handbook.write(tmp_path / "docs"))
+    docs = str(handbook.fill(tmp_path / "docs"))
     search, opened = load("search_documents,open_document", docs=docs)
     assert "21 days" in search.invoke({"query": "uncollected parcel"})
     assert "receipts" in opened.invoke({"document": "staff/travel-expenses.md"})
@@ -98,7 +97,7 @@ def test_documents_of_a_folder(tmp_path: Path) -> None:
 def test_the_tools_of_a_run_that_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: None) -> None:
     assert names(default_tools()) == DEFAULT
     assert default_tools()[1].description.startswith("Search facts about every country")
-    docs = str(handbook.write(tmp_path / "docs"))
+    docs = str(handbook.fill(tmp_path / "docs"))
     assert names(default_tools(docs)) == DEFAULT
     assert "21 days" in default_tools(docs)[1].invoke({"query": "uncollected parcel"})
     monkeypatch.setenv("TAOGRAPH_DOCS", docs)

@@ -1,11 +1,13 @@
 """The sample corpus, through its tools: does a search for a fact come back with the fact?"""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from langchain_core.tools import BaseTool
 
 from taograph.tools.corpus import corpus_index, country, installed
+from taograph.tools.document_index import IndexReport
 from taograph.tools.documents import corpus_tools
 from taograph.tools.policy import ToolError, policy_of
 
@@ -121,9 +123,23 @@ European Union members = Belgium
 """
 
 
+@dataclass
+class Built:
+    database: Path
+    report: IndexReport
+    seen: list[tuple[str, int, int]]
+
+
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> list[BaseTool]:
-    return corpus_tools(tmp_path_factory.mktemp("corpus") / "factbook.sqlite")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    database = tmp_path_factory.mktemp("corpus") / "factbook.sqlite"
+    seen: list[tuple[str, int, int]] = []
+    return Built(database, corpus_index(database).update(on_file=lambda *file: seen.append(file)), seen)
+
+
+@pytest.fixture(scope="module")
+def tools(built: Built) -> list[BaseTool]:
+    return corpus_tools(built.database)
 
 
 def ask(tools: list[BaseTool], query: str) -> str:
@@ -148,16 +164,14 @@ def test_every_search_is_short(tools: list[BaseTool]) -> None:
     assert max(len(ask(tools, query)) for query in queries) <= 1500
 
 
-def test_it_is_built_once_and_found_again(tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int]] = []
-    index = corpus_index(tmp_path / "factbook.sqlite")
-    built = index.update(on_file=lambda *file: seen.append(file))
-    assert (built.added, built.failed, len(seen), seen[-1][1:]) == (256, (), 256, (256, 256))
-    again = corpus_index(tmp_path / "factbook.sqlite").update(on_file=lambda *file: seen.append(file))
-    assert (again.added, again.updated, again.unchanged, len(seen)) == (0, 0, 256, 256)
+def test_it_is_built_once_and_found_again(built: Built) -> None:
+    assert (built.report.added, built.report.failed) == (256, ())
+    assert (len(built.seen), built.seen[-1][1:]) == (256, (256, 256))
+    again = corpus_index(built.database).update(on_file=lambda *file: built.seen.append(file))
+    assert (again.added, again.updated, again.unchanged, len(built.seen)) == (0, 0, 256, 256)
 
 
-def test_every_country_has_its_own_name_and_opens(tools: list[BaseTool], tmp_path: Path) -> None:
+def test_every_country_has_its_own_name_and_opens(tools: list[BaseTool]) -> None:
     opened = tools[1].invoke({"document": "france"})
     assert opened.startswith('France (document "france"), page 1 of ')
     assert "## Coastline\n" in opened

@@ -58,7 +58,7 @@ def parts(document: Document) -> list[tuple[str, str]]:
 def test_markdown(tmp_path: Path) -> None:
     text = (
         "intro\n# **Guide** #\nfirst\n\n\n\n## Setup\nsecond   \n### On Linux\nthird\n"
-        "```sh\n# no heading\n```\n## Use\nfourth\n# Annex\nfifth"
+        "```sh\n# no heading\n```\n## `use` it\nfourth\n# Annex\nfifth"
     )
     document = read(tmp_path, "a-guide.md", text)
     assert document.title == "Guide"
@@ -67,7 +67,7 @@ def test_markdown(tmp_path: Path) -> None:
         ("", "first"),
         ("Setup", "second"),
         ("Setup › On Linux", "third\n```sh\n# no heading\n```"),
-        ("Use", "fourth"),
+        ("use it", "fourth"),
         ("Annex", "fifth"),
     ]
 
