@@ -19,7 +19,7 @@ from taograph.graphs.loop.acting import act, act_input
 from taograph.graphs.loop.agent import Protocol, Verifier, make_agent
 from taograph.graphs.loop.context import Context
 from taograph.graphs.loop.finishing import finish
-from taograph.graphs.loop.internals import node, router
+from taograph.graphs.loop.internals import node, router, with_own_limit
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.reasoning import open_calls, reason
 from taograph.graphs.loop.state import ActInput, Input, Output, State
@@ -104,7 +104,9 @@ def create_react_graph(
         .add_edge("finish", END)
         .compile(checkpointer=checkpointer, store=store, name=name)
     )
-    return graph.with_config({"recursion_limit": limits.recursion_limit})
+    own = limits.recursion_limit
+    # Without a limit of steps, langchain-core's 25 is better than none.
+    return graph.with_config({"recursion_limit": own}) if limits.steps is None else with_own_limit(graph, own)
 
 
 graph = create_react_graph(None, default_tools())

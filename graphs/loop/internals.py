@@ -4,6 +4,7 @@
   run of its own to every node; a plain function would run in an executor thread under ``ainvoke``.
 - ``ToolNode._inject_tool_args``: the arguments that LangGraph supplies to a tool (``InjectedState``,
   ``InjectedStore``, ``ToolRuntime``); writing it again would drift from what tools expect.
+- A compiled graph made anew as a subclass, the way ``Pregel.copy`` does it.
 - The keys under which a node finds its runtime and its state.
 """
 
@@ -14,9 +15,11 @@ from typing import Any
 
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT
 from langchain_core.tools import BaseTool
 from langgraph._internal._constants import CONFIG_KEY_READ, CONFIG_KEY_RUNTIME
 from langgraph._internal._runnable import RunnableCallable
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import _get_all_injected_args
 from langgraph.runtime import Runtime
@@ -43,6 +46,37 @@ def router(name: str, route: Callable[[Any], Any]) -> Runnable[Any, Any]:
         return route(state)
 
     return RunnableCallable(route, asynchronous, name=name, trace=False)
+
+
+class OwnLimitGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph whose own ``recursion_limit`` holds where the caller set none.
+
+    ``batch``, ``abatch`` and LCEL write langchain-core's default of 25 into every config they pass on, which
+    would override the graph's own. So 25 counts as not set in a config that langchain-core has filled in.
+    """
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        """As LangGraph's; ``invoke`` and ``batch`` come here too."""
+        return super().stream(input, _without_default_limit(config), **options)
+
+    def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        """As LangGraph's; ``ainvoke`` and ``abatch`` come here too."""
+        return super().astream(input, _without_default_limit(config), **options)
+
+
+def with_own_limit(graph: CompiledStateGraph[Any, Any, Any, Any], recursion_limit: int) -> OwnLimitGraph:
+    """A graph with a ``recursion_limit`` of its own."""
+    parts = {name: value for name, value in vars(graph).items() if name != "__orig_class__"}  # as Pregel.copy does
+    return OwnLimitGraph(**parts).with_config({"recursion_limit": recursion_limit})
+
+
+def _without_default_limit(config: RunnableConfig | None) -> RunnableConfig | None:
+    filled_in = config is not None and config.keys() >= {"tags", "metadata", "callbacks", "configurable"}
+    if not config or not filled_in or config.get("recursion_limit") != DEFAULT_RECURSION_LIMIT:
+        return config
+    kept = config.copy()
+    del kept["recursion_limit"]
+    return kept
 
 
 def runtime_of(config: RunnableConfig) -> Runtime[Any]:
