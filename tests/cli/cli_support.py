@@ -14,6 +14,13 @@ from types import TracebackType
 from typing import Any, Self
 
 COMMAND = [sys.executable, "-m", "taograph.cli"]
+# A terminal sends Ctrl-C to the session that it belongs to.
+_IN_TERMINAL = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from taograph.cli import main
+sys.exit(main())
+"""
 # Generous: the machine may be busy with other tests.
 PATIENCE = 40.0
 _OURS = ("OPENAI_", "AZURE_", "ANTHROPIC_", "TAOGRAPH_", "LANGSMITH_", "LANGCHAIN_")
@@ -50,11 +57,17 @@ class Terminal:
     """
 
     def __init__(self, *args: str, home: Path) -> None:
-        self._pid, self._fd = pty.fork()
-        if self._pid == 0:
-            os.execvpe(COMMAND[0], [*COMMAND, *args], environment(home, COLUMNS="100", LINES="40"))
+        self._fd, inside = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _IN_TERMINAL, *args],
+            env=environment(home, COLUMNS="100", LINES="40"),
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            start_new_session=True,
+        )
+        os.close(inside)
         self.output = ""
-        self._code: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,9 +75,8 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._code is None:
-            os.kill(self._pid, 9)
-            os.waitpid(self._pid, 0)
+        self._process.kill()
+        self._process.wait()
         os.close(self._fd)
 
     @property
@@ -83,16 +95,12 @@ class Terminal:
     def wait(self) -> int:
         """Wait for the end; the exit status."""
         self._read_until(self._ended, "the command did not end")
-        assert self._code is not None
-        return self._code
+        return self._process.wait()
 
     def _ended(self) -> bool:
-        if self._code is None:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            if pid == 0:
-                return False
-            self._code = os.waitstatus_to_exitcode(status)
-            self._read(0.2)
+        if self._process.poll() is None:
+            return False
+        self._read(0.2)
         return True
 
     def _read_until(self, done: Any, complaint: str) -> None:

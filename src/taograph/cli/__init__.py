@@ -24,12 +24,23 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 error, 2 usage, 3 stopped by a limit, 130 interrupted.
     """
+    try:
+        return _main(args)
+    except KeyboardInterrupt:
+        print("tao: interrupted", file=sys.stderr)
+        return 130
+
+
+def _main(args: Sequence[str] | None) -> int:
     import typer
 
     from taograph.cli.app import app
     from taograph.cli.errors import CommandError, debugging, sentence
     from taograph.redaction import redact
 
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):  # a test's or an embedder's own stream
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]

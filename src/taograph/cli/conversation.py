@@ -114,6 +114,11 @@ class Conversation:
         self._cancel = cancel
         self._kept = kept
 
+    @property
+    def ended(self) -> bool:
+        """Whether the person wants no more of it."""
+        return self._cancel.requested
+
     def run(self, given: Any) -> str | None:
         """Run to the end, asking what the run wants to know.
 
@@ -187,6 +192,10 @@ def _graph(
     tools = _tools(asked)
     model = resolved(asked.model, yes=asked.yes)
     renderer.priced = price_of(model) is not None
+    if model._llm_type == "taograph-local":  # it is started by its first call
+        renderer.waiting_for = "loading the local model, reading the prompt"
+        if not on_terminal(sys.stdout):
+            say("Loading the local model…")
     if asked.limits["cost"] is not None and not renderer.priced:
         raise typer.BadParameter(
             "the price of this model is not known, so the limit could not be kept; name it in the file "
@@ -261,7 +270,7 @@ def _converse(conversation: Conversation, state: Any, asked: Asked) -> str | Non
         raise typer.BadParameter(
             f"there is none, and thread {asked.thread!r} has nothing open: give a question", param_hint="QUESTION"
         )
-    if asked.question:
+    if asked.question and not conversation.ended:
         reason = conversation.run({"messages": [("user", asked.question)]})
     return reason
 

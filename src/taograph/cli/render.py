@@ -46,11 +46,13 @@ class Renderer:
     Attributes:
         last_stop: The reason of the last ``stop`` event, which decides the exit status.
         priced: Whether the price of the model is known.
+        waiting_for: What the first wait of the run is for.
     """
 
     def __init__(self) -> None:
         self.last_stop: str | None = None
         self.priced = True
+        self.waiting_for = "asking the model"
 
     def event(self, event: Event) -> None:
         """Tell one event; types that a later version adds are passed over."""

@@ -92,6 +92,7 @@ class TerminalRenderer(PlainRenderer):
         model = one_line(redact(event["model"]), 200) or "unnamed model"
         self._say("", f"{model} · {tools} · {limits_line(event['limits'])}", "dim")
         self._bottom.limits = event["limits"]
+        self._bottom.doing = self.waiting_for
 
     def thought_delta(self, event: Any) -> None:
         """Show the text as it comes."""
