@@ -149,12 +149,12 @@ def markdown(text: str, *, title: str) -> Document:
         text: The Markdown.
         title: What to call it where it names itself nowhere.
     """
+    top = ""
     front = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*\n", text, re.DOTALL)
     if front:
         text = text[front.end() :]
-        named = re.search(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", front[1], re.MULTILINE)
-        title = named[1] if named else title
-    top = "" if not (front and named) else title
+        named = re.search(r"^title:(.*)$", front[1], re.MULTILINE)
+        top = named[1].strip().strip("\"'") if named else ""
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
     lines: list[str] = []
@@ -168,12 +168,12 @@ def markdown(text: str, *, title: str) -> Document:
         mark = re.match(r"\s{0,3}(```+|~~~+)", line)
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
-        heading = None if fence else re.match(r"(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$", line)
+        heading = None if fence else re.match(r"(#{1,6})[ \t]+(\S.*)", line)
         if heading is None:
             lines.append(line)
             continue
         end()
-        level, name = len(heading[1]), re.sub(r"[*`]", "", heading[2]).strip("_ ")
+        level, name = len(heading[1]), _heading(heading[2])
         if level == 1 and not top:
             top = name
             path = []
@@ -181,6 +181,13 @@ def markdown(text: str, *, title: str) -> Document:
             path = [*((above, text) for above, text in path if above < level), (level, name)]
     end()
     return Document(top or title, sections)
+
+
+def _heading(text: str) -> str:
+    """A heading without emphasis and without closing marks, which stand after a space: "C#" ends in none."""
+    text = text.rstrip()
+    bare = text.rstrip("#")
+    return re.sub(r"[*`]", "", bare if bare != bare.rstrip() else text).strip("_ \t")
 
 
 def _html(path: Path) -> Document:

@@ -100,7 +100,7 @@ def _candidates(connection: sqlite3.Connection, match: str, document: str | None
     where, values = _within(document)
     return dict(
         connection.execute(
-            f"SELECT rowid, -{_BM25} FROM words WHERE words MATCH ? {where} ORDER BY rank LIMIT {_CANDIDATES}",  # noqa: S608
+            f"SELECT rowid, -{_BM25} FROM words WHERE words MATCH ? {where} ORDER BY 2 DESC LIMIT {_CANDIDATES}",  # noqa: S608
             (match, *values),
         )
     )

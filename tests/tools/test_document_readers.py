@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -75,6 +76,26 @@ def test_markdown(tmp_path: Path) -> None:
 def test_markdown_with_front_matter(tmp_path: Path) -> None:
     document = read(tmp_path, "x.md", '---\ntags: [a]\ntitle: "Price list"\n---\n# Fees\n5 euro\n')
     assert (document.title, parts(document)) == ("Price list", [("Fees", "5 euro")])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# " + "#" * 200_000 + "x",
+        "# a" + " " * 200_000 + "x",
+        "# " + "a #" * 100_000,
+        "---\ntitle:" + " " * 200_000 + "x\n---",
+    ],
+)
+def test_strange_markdown_takes_no_longer(tmp_path: Path, line: str) -> None:
+    began = time.monotonic()
+    assert "text" in read(tmp_path, "a.md", line + "\ntext").sections[-1].text
+    assert time.monotonic() - began < 10
+
+
+def test_headings_with_closing_marks(tmp_path: Path) -> None:
+    document = read(tmp_path, "a.md", "# A ##\n1\n## C#\n2\n## #1\n3\n##x\n#\n")
+    assert (document.title, parts(document)) == ("A", [("", "1"), ("C#", "2"), ("#1", "3\n##x\n#")])
 
 
 def test_plain_text_is_named_by_its_file(tmp_path: Path) -> None:
