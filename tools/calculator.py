@@ -119,8 +119,8 @@ def calculate(expression: str) -> str:
         raise ToolError("The expression is nested too deeply. Split it into smaller steps.") from None
     except (SyntaxError, simpleeval.InvalidExpression, KeyError):
         raise ToolError(
-            "Not an arithmetic expression. Write each operation with its sign and leave out words and units, "
-            'for example "2 * (3 + 4)", "12% of 450", "sqrt(2) / 3".'
+            # No example here: a small model would take it for its next call.
+            "Not an arithmetic expression. Write each operation with its sign and leave out words and units."
         ) from None
 
 
@@ -128,6 +128,7 @@ def calculate(expression: str) -> str:
     effects="none",
     max_chars=None,
     timeout=10.0,
+    # Plain sums too: a model that sees the calculator used for hard ones only does the easy ones in its head.
     examples=(
         ToolExample(
             question="What is 23% of 1,870?",
@@ -136,10 +137,34 @@ def calculate(expression: str) -> str:
             answer="23% of 1,870 is 430.1.",
         ),
         ToolExample(
-            question="A crate holds 48 jars. How many jars are in 36 crates, less the 17 that broke?",
-            args={"expression": "48 * 36 - 17"},
-            observation="1711",
-            answer="There are 1711 jars.",
+            question="How much is 56 times 214?",
+            args={"expression": "56 * 214"},
+            observation="11984",
+            answer="56 times 214 is 11984.",
+        ),
+        ToolExample(
+            question="A machine makes 55 parts an hour. How many does it make in 9 hours?",
+            args={"expression": "55 * 9"},
+            observation="495",
+            answer="It makes 495 parts.",
+        ),
+        ToolExample(
+            question="Divide 3150 by 14.",
+            args={"expression": "3150 / 14"},
+            observation="225",
+            answer="3150 divided by 14 is 225.",
+        ),
+        ToolExample(
+            question="What is the square root of 1849?",
+            args={"expression": "sqrt(1849)"},
+            observation="43",
+            answer="The square root of 1849 is 43.",
+        ),
+        ToolExample(
+            question="What is 951 minus 276?",
+            args={"expression": "951 - 276"},
+            observation="675",
+            answer="951 minus 276 is 675.",
         ),
     ),
 )

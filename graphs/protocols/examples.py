@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 
 from taograph.tools.policy import ToolExample, policy_of
 
-PER_TOOL = 4
+PER_TOOL = 6
 
 
 def worked_examples(tools: Sequence[BaseTool], *, per_tool: int = PER_TOOL) -> list[AnyMessage]:

@@ -276,7 +276,7 @@ def test_whole_numbers_are_exact(a: int, b: int) -> None:
 def test_its_examples_are_what_it_gives() -> None:
     policy = policy_of(calculator)
     assert policy.effects == "none"
-    assert len(policy.examples) == 2
+    assert len(policy.examples) >= 4
     for example in policy.examples:
         assert calculator.invoke(dict(example.args)) == example.observation
         assert example.observation in example.answer.replace(",", "")
