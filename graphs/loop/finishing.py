@@ -20,6 +20,7 @@ from taograph.graphs.loop.window import request
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import without_calls
 from taograph.graphs.protocols.native import text_of
+from taograph.graphs.protocols.recover import recover_tool_calls
 from taograph.models.failures import describe
 
 _SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600
@@ -122,7 +123,7 @@ def _closing(session: Session, messages: Sequence[AnyMessage], stop: Stop) -> St
         session.teller.tell("retry", reason="model_error", detail=f"no closing answer: {describe(failure.error)}")
         return None
     text = text_of(reply)
-    if not text:
+    if not text or recover_tool_calls(text, session.agent.by_name):  # a call written as text answers nothing
         return None
     session.messages += [instruction, without_calls(reply, text)]
     return text

@@ -22,7 +22,8 @@ from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
 from taograph.graphs.loop.verifying import objection
 from taograph.graphs.loop.window import request
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.native import Reply, read_reply, reasoning_of, text_of, thought_of
+from taograph.graphs.protocols.acceptable import filled
+from taograph.graphs.protocols.native import Reply, read_reply, text_of, thought_of
 from taograph.models.failures import describe, is_malformed, is_overflow, refusal_text
 
 # `verify` may send the loop on so often; then the answer stands, and the result says that it objected.
@@ -157,7 +158,8 @@ class Turn:
             case "final":
                 return (yield from self._answered(reply))
             case "refusal":
-                self.session.messages.append(_with_text(reply.message, reply.text or "The model refused to answer."))
+                words = reply.text or "The model refused to answer."
+                self.session.messages.append(reply.message if text_of(reply.message) else filled(reply.message, words))
                 return self._stop("refusal", f"the model refused: {reply.text[:200] or 'no words were given'}")
             case _:
                 return self._unusable(reply)
@@ -315,7 +317,3 @@ def _new_turn(state: State, history: Sequence[AnyMessage]) -> str | None:
     turn = asked.id or ""
     run = state.get("run")
     return turn if run is None or state.get("stop") is not None or run["turn"] != turn else None
-
-
-def _with_text(message: AIMessage, text: str) -> AIMessage:
-    return message if text_of(message) or reasoning_of(message) else message.model_copy(update={"content": text})

@@ -93,12 +93,12 @@ def is_blank(content: Content) -> bool:
     return all(_is_blank_block(block) for block in content)
 
 
-def filled(message: M) -> M:
+def filled(message: M, text: str = _BLANK) -> M:
     """A message that says nothing, with words in place of the silence that providers refuse."""
-    content: Content = _BLANK
+    content: Content = text
     if isinstance(message.content, list):
         thoughts = [b for b in message.content if isinstance(b, dict) and b.get("type") in _THOUGHT_BLOCKS]
-        content = [*thoughts, {"type": "text", "text": _BLANK}]
+        content = [*thoughts, {"type": "text", "text": text}]
     return message.model_copy(update={"content": content})
 
 

@@ -93,6 +93,9 @@ def reasoning_of(message: AIMessage) -> str:
     given = message.additional_kwargs.get("reasoning_content")
     if isinstance(given, str):
         parts.append(given)
+    item = message.additional_kwargs.get("reasoning")
+    if isinstance(item, dict):  # the older form of OpenAI's Responses
+        parts.append(_reasoning_block({"type": "reasoning", **item}))
     parts.append(_split_think(str(message.text))[0])
     return "\n".join(part.strip() for part in parts if part.strip())
 
@@ -133,11 +136,14 @@ def _refusal_of(message: AIMessage) -> str:
 def _reasoning_block(block: Mapping[str, Any]) -> str:
     match block.get("type"):
         case "reasoning":
-            summary = block.get("summary")
-            parts = [str(s.get("text", "")) for s in summary] if isinstance(summary, list) else []
-            return "\n".join([str(block.get("reasoning") or ""), *parts])
+            parts = [*(block.get("summary") or ()), *(block.get("content") or ())]
+            texts = [str(part.get("text") or "") for part in parts if isinstance(part, dict)]
+            return "\n".join([str(block.get("reasoning") or ""), *texts])
         case "thinking":
             return str(block.get("thinking") or "")
+        case "reasoning_content":
+            inner = block.get("reasoning_content")
+            return str(inner.get("text") or "") if isinstance(inner, dict) else ""
         case _:
             return ""
 
