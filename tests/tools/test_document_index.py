@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from handbook import search, write
 
-from taograph.tools import document_store
-from taograph.tools.document_index import DocumentIndex, IndexReport, IndexUnavailable
+from taograph.tools.engines import document_store
+from taograph.tools.engines.document_index import DocumentIndex, IndexReport, IndexUnavailable
 from taograph.tools.documents import document_tools, index_folder
 from taograph.tools.policy import ToolError
 
@@ -227,7 +227,7 @@ def test_a_database_of_an_older_version_is_made_anew(
         older.setattr(document_store, "_SCHEMA", document_store._SCHEMA - 1)
         index_folder(folder)
     assert counts(index_folder(folder)) == (2, 0, 0, 0)
-    monkeypatch.setattr("taograph.tools.document_folder._READING", "another:")
+    monkeypatch.setattr("taograph.tools.engines.document_folder._READING", "another:")
     assert counts(index_folder(folder)) == (0, 2, 0, 0)
     assert counts(index_folder(folder)) == (0, 0, 0, 2)
 
@@ -254,7 +254,7 @@ def test_a_cache_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatc
 
 INDEXING = """
 import sys
-from taograph.tools.document_index import index_folder
+from taograph.tools.engines.document_index import index_folder
 report = index_folder(sys.argv[1])
 assert not report.failed, report
 print(report.added + report.updated + report.unchanged)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taograph.tools import document_readers
-from taograph.tools.document_readers import READERS, Document, Section, Unreadable, read_file
-from taograph.tools.passages import PAGE_CHARS, PASSAGE_CHARS, passages, split
+from taograph.tools.engines import document_readers
+from taograph.tools.engines.document_readers import READERS, Document, Section, Unreadable, read_file
+from taograph.tools.engines.passages import PAGE_CHARS, PASSAGE_CHARS, passages, split
 
 docx = pytest.importorskip("docx", reason="needs taograph[docs]")
 pypdf = pytest.importorskip("pypdf", reason="needs taograph[docs]")

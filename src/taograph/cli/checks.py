@@ -217,8 +217,8 @@ def data() -> Iterator[Check]:
 
 def documents() -> Iterator[Check]:
     """What the document tools search where --docs names no folder, and the indexes there are."""
-    from taograph.tools.corpus import installed
-    from taograph.tools.document_store import cache_folder
+    from taograph.tools.engines.corpus import installed
+    from taograph.tools.engines.document_store import cache_folder
 
     folder = os.environ.get("TAOGRAPH_DOCS", "").strip()
     indexes = list(cache_folder().glob("*.sqlite"))

@@ -230,7 +230,7 @@ def _tools(asked: Asked) -> list[Any]:
 
 def _index(folder: Path) -> None:
     from taograph.cli.index import indexing
-    from taograph.tools.document_index import IndexUnavailable
+    from taograph.tools.engines.document_index import IndexUnavailable
     from taograph.tools.documents import index_folder
 
     try:

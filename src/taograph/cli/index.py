@@ -16,7 +16,7 @@ from taograph.cli.text import one_line
 from taograph.cli.words import count
 
 if TYPE_CHECKING:
-    from taograph.tools.document_index import OnFile
+    from taograph.tools.engines.document_index import OnFile
 
 # Where there is no terminal: a line for so many files.
 _EVERY_FILES = 100
@@ -35,7 +35,7 @@ def index(
     """
     if not folder.expanduser().is_dir():
         raise typer.BadParameter(f"{folder} is not a folder: give one that exists", param_hint="FOLDER")
-    from taograph.tools.document_index import IndexUnavailable
+    from taograph.tools.engines.document_index import IndexUnavailable
     from taograph.tools.documents import index_folder
 
     try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from taograph.tools.document_readers import Document
+from taograph.tools.engines.document_readers import Document
 
 PASSAGE_CHARS = 700
 """Characters of a passage at most: what a search result shows of the best one."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar
 
-from taograph.tools.document_search import Hit, find
-from taograph.tools.document_store import DamagedIndex, Store, cache_folder
+from taograph.tools.engines.document_search import Hit, find
+from taograph.tools.engines.document_store import DamagedIndex, Store, cache_folder
 
 _T = TypeVar("_T")
 
@@ -118,7 +118,7 @@ class DocumentIndex:
             folder: The folder of documents.
             database: The file to keep the index in; one in the user's cache when absent.
         """
-        from taograph.tools.document_folder import FolderSource, database_name
+        from taograph.tools.engines.document_folder import FolderSource, database_name
 
         root = Path(folder).expanduser().resolve()
         path = Path(database).expanduser() if database else cache_folder() / database_name(root)

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from time import time_ns
 
-from taograph.tools.document_index import IndexReport, IndexUnavailable, OnFile
-from taograph.tools.document_readers import MAX_FILE_BYTES, READERS, Unreadable, read_file
-from taograph.tools.document_store import Entry, Known, Stamp, Store
-from taograph.tools.passages import passages
+from taograph.tools.engines.document_index import IndexReport, IndexUnavailable, OnFile
+from taograph.tools.engines.document_readers import MAX_FILE_BYTES, READERS, Unreadable, read_file
+from taograph.tools.engines.document_store import Entry, Known, Stamp, Store
+from taograph.tools.engines.passages import passages
 
 _READING = "1:"
 """Begins every hash. Count up when files are read or cut differently, and every file is read again."""
@@ -56,7 +56,7 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
-    """The files below a folder that can be read; see :data:`taograph.tools.document_readers.READERS`.
+    """The files below a folder that can be read; see :data:`taograph.tools.engines.document_readers.READERS`.
 
     Attributes:
         root: The folder, without links in its path.

