@@ -22,7 +22,7 @@ from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
 from taograph.graphs.loop.verifying import objection
 from taograph.graphs.loop.window import request
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.acceptable import filled
+from taograph.graphs.protocols.acceptable import filled, is_blank
 from taograph.graphs.protocols.native import Reply, read_reply, text_of, thought_of
 from taograph.models.failures import describe, is_malformed, is_overflow, refusal_text
 
@@ -312,7 +312,7 @@ def _new_turn(state: State, history: Sequence[AnyMessage]) -> str | None:
             'messages: there is no message of the user to answer. Give {"messages": [("user", "your question")]}'
         )
     asked = history[place]
-    if not str(asked.text).strip() and not (isinstance(asked.content, list) and asked.content):
+    if is_blank(asked.content):
         raise ValueError("messages: the last message of the user is empty. Write the question in it")
     turn = asked.id or ""
     run = state.get("run")

@@ -48,6 +48,19 @@ class Bookkeeping(TypedDict):
     done: bool
 
 
+def add_given(left: list[AnyMessage], right: Any) -> list[AnyMessage]:
+    """LangGraph's ``add_messages``, with errors that name the field.
+
+    Raises:
+        ValueError: Something that is no message; the message says how one is written.
+    """
+    try:
+        return add_messages(left, right)  # type: ignore[return-value, arg-type]
+    except (ValueError, TypeError, NotImplementedError) as error:
+        why = " ".join(str(error).partition("For troubleshooting")[0].split())
+        raise ValueError(f'messages: {why} Write {{"messages": [("user", "your question")]}}') from error
+
+
 def add_spent(left: Spent | None, right: Spent) -> Spent:
     """Add what was spent; the order of the additions does not matter."""
     return {key: left[key] + right[key] for key in left} if left else right  # type: ignore[literal-required,return-value]
@@ -56,7 +69,7 @@ def add_spent(left: Spent | None, right: Spent) -> Spent:
 class Input(TypedDict):
     """What a graph takes."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Annotated[list[AnyMessage], add_given]
 
 
 class Output(TypedDict):
@@ -70,7 +83,7 @@ class Output(TypedDict):
         structured: The answer in the requested ``response_format``, as plain values.
     """
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Annotated[list[AnyMessage], add_given]
     answer: str
     stop: Stop
     spent: Annotated[Spent, add_spent]
@@ -80,7 +93,7 @@ class Output(TypedDict):
 class State(TypedDict):
     """The channels."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Annotated[list[AnyMessage], add_given]
     remaining_steps: RemainingSteps
     stop: Stop | None
     spent: Annotated[Spent, add_spent]
