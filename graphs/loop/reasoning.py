@@ -38,8 +38,8 @@ def reason(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, An
     def core(state: State, config: RunnableConfig) -> Steps[dict[str, Any]]:
         if state["remaining_steps"] < 1:
             raise ValueError(
-                f"recursion_limit={config.get('recursion_limit')} is too small: a run takes 2 at least, and 3 after a "
-                "resume. Leave it out (limits.steps bounds the run) or set it higher; nothing was paid for this turn"
+                f"recursion_limit={config.get('recursion_limit')} is too small: a run takes 2 at least. "
+                "Leave it out (limits.steps bounds the run) or set it higher; the model was not asked"
             )
         turn = Turn(agent, state, config, (yield from bind(agent, config)))
         stop = yield from turn.take()

@@ -1,0 +1,519 @@
+"""Budgets hold across interrupts, resumes and restarts; waiting for a person costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel, ValidationError
+from support import (
+    Counting,
+    Way,
+    asks,
+    asks_for_ever,
+    assert_acceptable,
+    assert_ended,
+    both_ways,
+    closes_or,
+    lookup,
+    question,
+    run,
+    thread,
+)
+
+from taograph import Limits, checkpoints, create_react_graph, tool
+from taograph.models import FlatPrice, ScriptedModel, call, set_price
+from taograph.tools.person import ask_person
+
+
+class Page(BaseModel):
+    """An answer of a person."""
+
+    page: int
+
+
+def asks_a_person(*more: Any) -> ScriptedModel:
+    """Asks a person another question every turn."""
+    turns = itertools.count(1)
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        return asks(call("ask_person", {"question": f"Question {next(turns)}?"}), *more)
+
+    return ScriptedModel(replies=[closes_or(reply)], repeat=True)
+
+
+def pending(result: dict[str, Any]) -> list[Any]:
+    return list(result.get("__interrupt__", ()))
+
+
+def answer_all(
+    way: Way, make: Callable[[], Any], config: dict[str, Any], *, most: int = 20, wait: float = 0.0
+) -> tuple[dict[str, Any], int]:
+    """Ask, and answer every question of the run, each from a graph made anew by ``make``."""
+    result = run(way, make(), question(), config)
+    for answered in range(most):
+        if not pending(result):
+            return result, answered
+        time.sleep(wait)
+        result = run(way, make(), Command(resume=f"answer {answered + 1}"), config)
+    raise AssertionError(f"still waiting after {most} answers")
+
+
+@both_ways
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_steps_hold_across_interrupts(way: Way, steps: int) -> None:
+    model = asks_a_person()
+    graph = create_react_graph(model, [ask_person], limits=Limits(steps=steps), checkpointer=InMemorySaver())
+    result, answered = answer_all(way, lambda: graph, thread())
+    assert_ended(result, "step_limit", model)
+    assert answered == steps
+    assert result["spent"]["model_calls"] == steps + 1
+    assert result["spent"]["tool_calls"] == steps
+    assert [m.text for m in result["messages"] if m.type == "tool"] == [f"answer {n + 1}" for n in range(steps)]
+
+
+@both_ways
+def test_steps_hold_across_restarts(way: Way, tmp_path: Path) -> None:
+    model = asks_a_person()
+    url = f"sqlite:///{tmp_path}/threads.db"
+
+    async def anew(given: Any) -> Any:
+        if way == "invoke":
+            with checkpoints.open(url) as saver:
+                graph = create_react_graph(model, [ask_person], limits=Limits(steps=3), checkpointer=saver)
+                return graph.invoke(given, thread())
+        async with checkpoints.aopen(url) as saver:
+            graph = create_react_graph(model, [ask_person], limits=Limits(steps=3), checkpointer=saver)
+            return await graph.ainvoke(given, thread())
+
+    result = asyncio.run(anew(question()))
+    answered = 0
+    while pending(result):
+        answered += 1
+        result = asyncio.run(anew(Command(resume=f"answer {answered}")))
+    assert answered == 3
+    assert_ended(result, "step_limit", model)
+    assert result["spent"]["model_calls"] == 4
+    model.replies = ["Fine."]
+    result = asyncio.run(anew(question("Another?")))
+    assert_ended(result, "final")
+    assert result["spent"]["model_calls"] == 1
+    assert_acceptable(model.requests[-1].messages)
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("limits", "reason", "turns"),
+    [
+        (Limits(tool_calls=2), "tool_call_limit", 3),
+        (Limits(tokens=450), "token_limit", 3),
+        (Limits(cost=0.0101), "cost_limit", 4),
+    ],
+)
+def test_every_budget_holds_across_interrupts(way: Way, limits: Limits, reason: str, turns: int) -> None:
+    set_price("scripted-priced", FlatPrice(1.0, 10.0))
+    model = asks_a_person()
+    model.model_name = "scripted-priced"
+    model.usage = (1000, 100) if reason == "cost_limit" else (90, 10)
+    graph = create_react_graph(model, [ask_person], limits=limits, checkpointer=InMemorySaver())
+    result, _ = answer_all(way, lambda: graph, thread())
+    assert_ended(result, reason, model)
+    assert result["stop"]["step"] == turns
+    assert len(model.requests) == turns + 1
+    assert result["spent"]["input_tokens"] == model.usage[0] * len(model.requests)
+
+
+@both_ways
+def test_repetition_is_seen_across_interrupts(way: Way) -> None:
+    model = ScriptedModel(replies=[closes_or(asks(call("ask_person", {"question": "Which?"})))], repeat=True)
+    graph = create_react_graph(model, [ask_person], checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    while pending(result):
+        result = run(way, graph, Command(resume="that one"), thread())
+    assert_ended(result, "repeated_action", model)
+    assert result["stop"]["step"] == 3
+
+
+@both_ways
+def test_seconds_hold_across_interrupts(way: Way) -> None:
+    @tool(effects="none", timeout=None)
+    def ponder(question: str) -> str:
+        """Ask, and ponder the answer for a while.
+
+        Args:
+            question: What to ask.
+        """
+        said = interrupt(question)
+        time.sleep(0.25)
+        return f"{said}, after all"
+
+    turns = itertools.count(1)
+    model = ScriptedModel(
+        replies=[closes_or(lambda _: asks(call("ponder", {"question": f"Question {next(turns)}?"})))], repeat=True
+    )
+    graph = create_react_graph(
+        model, [ponder], limits=Limits(seconds=0.6, reserve_seconds=10, steps=20), checkpointer=InMemorySaver()
+    )
+    result, answered = answer_all(way, lambda: graph, thread())
+    assert_ended(result, "deadline")
+    assert answered <= 3
+    assert 0.6 <= result["spent"]["seconds"] < 5
+    assert result["answer"] == "So far: …"
+
+
+@both_ways
+@pytest.mark.parametrize("fresh", [False, True])
+def test_waiting_for_a_person_does_not_count(way: Way, fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = itertools.count(1)
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        n = next(turns)
+        return asks(call("ask_person", {"question": f"Question {n}?"})) if n <= 3 else "Thanks."
+
+    model = ScriptedModel(replies=[reply], repeat=True)
+    saver = InMemorySaver()
+
+    def make() -> Any:
+        if fresh:  # what another process would know: nothing
+            monkeypatch.setattr("taograph.graphs.loop.clock.DEADLINES._turns", type(_turns())())
+        return create_react_graph(model, [ask_person], limits=Limits(seconds=0.8), checkpointer=saver)
+
+    graph = make()
+    result, answered = answer_all(way, make if fresh else (lambda: graph), thread(), wait=0.4)
+    assert answered == 3
+    assert_ended(result, "final", model)
+    assert result["spent"]["seconds"] < 0.8
+
+
+def _turns() -> Any:
+    from taograph.graphs.loop.clock import DEADLINES
+
+    return DEADLINES._turns
+
+
+@both_ways
+def test_a_pause_before_the_tools_does_not_count(way: Way) -> None:
+    """What Studio does: stop before a node, look, go on."""
+    counting = Counting()
+    model = ScriptedModel(replies=[asks(call("count")), "One."])
+    graph = create_react_graph(model, [counting.tool], limits=Limits(seconds=0.8), checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread(), interrupt_before=["act"])
+    assert counting.calls == []
+    time.sleep(1.0)
+    result = run(way, graph, None, thread())
+    assert_ended(result, "final", model)
+    assert counting.calls == [""]
+    assert [m.text for m in result["messages"] if m.type == "tool"] == ["call number 1"]
+    assert result["spent"]["seconds"] < 0.8
+
+
+@both_ways
+def test_a_new_question_has_a_new_budget(way: Way) -> None:
+    model = asks_for_ever()
+    model.usage = (10, 1)
+    graph = create_react_graph(model, [lookup], limits=Limits(steps=3, tool_calls=9), checkpointer=InMemorySaver())
+    ids = set()
+    for n in range(1, 4):
+        result = run(way, graph, question(f"Question {n}?"), thread())
+        assert_ended(result, "step_limit")
+        assert result["spent"]["model_calls"] == 4
+        assert result["spent"]["tool_calls"] == 3
+        assert result["spent"]["input_tokens"] == 40
+        assert len(model.requests) == 4 * n
+        assert result["spent"]["seconds"] < 5
+        ids.add(graph.get_state(thread()).values["run"]["id"])
+    assert len(ids) == 3
+    for request in model.requests:
+        assert_acceptable(request.messages)
+
+
+@both_ways
+def test_a_new_question_instead_of_an_answer_abandons_the_run(way: Way) -> None:
+    model = asks_a_person()
+    graph = create_react_graph(model, [ask_person], limits=Limits(steps=2), checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    result = run(way, graph, Command(resume="answer 1"), thread())
+    assert pending(result)
+    model.replies = ["It is something else."]
+    result = run(way, graph, question("Never mind. What else?"), thread())
+    assert_ended(result, "final")
+    assert result["spent"]["model_calls"] == 1
+    assert result["stop"]["step"] == 1
+    assert_acceptable(model.requests[-1].messages)
+    assert model.requests[-1].messages[-1].text == "Never mind. What else?"
+
+
+@both_ways
+def test_parallel_calls_time_counts_once(way: Way) -> None:
+    @tool(effects="none")
+    def slow(n: int) -> str:
+        """Take a while.
+
+        Args:
+            n: A number.
+        """
+        time.sleep(0.4)
+        return str(n)
+
+    model = ScriptedModel(replies=[asks(*(call("slow", {"n": n}) for n in range(5))), "Done."])
+    result = run(way, create_react_graph(model, [slow]), question())
+    assert_ended(result, "final", model)
+    assert result["spent"]["tool_calls"] == 5
+    assert 0.4 <= result["spent"]["seconds"] < 1.6
+
+
+@both_ways
+def test_calls_that_queue_count_one_after_the_other(way: Way) -> None:
+    @tool(effects="none")
+    def slow(n: int) -> str:
+        """Take a while.
+
+        Args:
+            n: A number.
+        """
+        time.sleep(0.15)
+        return str(n)
+
+    model = ScriptedModel(replies=[asks(*(call("slow", {"n": n}) for n in range(4))), "Done."])
+    result = run(way, create_react_graph(model, [slow]), question(), {"max_concurrency": 1})
+    assert_ended(result, "final", model)
+    assert result["spent"]["seconds"] >= 0.6
+
+
+@both_ways
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("together", [True, False])
+def test_two_questions_at_once_are_answered_by_id(way: Way, order: tuple[int, int], together: bool) -> None:
+    model = ScriptedModel(
+        replies=[
+            asks(call("ask_person", {"question": "Name?"}, id="q0"), call("ask_person", {"question": "Age?"}, id="q1")),
+            "Ada, 36.",
+        ]
+    )
+    graph = create_react_graph(model, [ask_person], checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    asked = {one.value["question"]: one.id for one in pending(result)}
+    assert list(asked) == ["Name?", "Age?"]
+    answers = [{asked["Name?"]: "Ada"}, {asked["Age?"]: "36"}]
+    if together:
+        result = run(way, graph, Command(resume=answers[order[0]] | answers[order[1]]), thread())
+    else:
+        result = run(way, graph, Command(resume=answers[order[0]]), thread())
+        assert [one.id for one in pending(result)] == list(answers[order[1]])
+        result = run(way, graph, Command(resume=answers[order[1]]), thread())
+    assert_ended(result, "final", model)
+    assert {m.tool_call_id: m.text for m in result["messages"] if m.type == "tool"} == {"q0": "Ada", "q1": "36"}
+    assert result["spent"]["tool_calls"] == 2
+    assert result["spent"]["model_calls"] == 2
+
+
+@both_ways
+def test_the_siblings_of_a_question_run_once(way: Way) -> None:
+    counting, fails = Counting(), Counting("fails")
+
+    @tool(effects="once", name="fails")
+    def failing(what: str) -> str:
+        """Fail.
+
+        Args:
+            what: Anything.
+        """
+        fails.calls.append(what)
+        raise RuntimeError
+
+    model = ScriptedModel(
+        replies=[
+            asks(
+                call("count", {"what": "before"}),
+                call("ask_person", {"question": "Which?"}),
+                call("count", {"what": "after"}),
+                call("fails", {"what": "x"}),
+            ),
+            "Done.",
+        ]
+    )
+    graph = create_react_graph(model, [ask_person, counting.tool, failing], checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    assert len(pending(result)) == 1
+    assert sorted(counting.calls) == ["after", "before"]
+    result = run(way, graph, Command(resume="this"), thread())
+    assert_ended(result, "final", model)
+    assert sorted(counting.calls) == ["after", "before"]
+    assert fails.calls == ["x"]
+    assert result["spent"]["tool_calls"] == 4
+    assert [m.status for m in result["messages"] if m.type == "tool"] == ["success"] * 3 + ["error"]
+
+
+@both_ways
+def test_two_questions_in_one_call(way: Way) -> None:
+    @tool(effects="none", timeout=30)
+    def interview() -> str:
+        """Ask two questions, one after the other."""
+        return f"{interrupt('first?')} and {interrupt('second?')}"
+
+    model = ScriptedModel(replies=[asks(call("interview")), "Both."])
+    graph = create_react_graph(model, [interview], limits=Limits(seconds=30), checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    assert [one.value for one in pending(result)] == ["first?"]
+    result = run(way, graph, Command(resume="one"), thread())
+    assert [one.value for one in pending(result)] == ["second?"]
+    result = run(way, graph, Command(resume="two"), thread())
+    assert_ended(result, "final", model)
+    assert [m.text for m in result["messages"] if m.type == "tool"] == ["one and two"]
+    assert result["spent"]["tool_calls"] == 1
+
+
+@both_ways
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_answer_that_does_not_fit_can_be_given_again(way: Way, is_async: bool) -> None:
+    def ask() -> str:
+        """Ask for a page."""
+        return f"page {interrupt('Which page?', response_schema=Page).page}"
+
+    async def aask() -> str:
+        """Ask for a page."""
+        return ask()
+
+    ask_page = tool(name="ask_page", effects="none")(aask if is_async else ask)
+    model = ScriptedModel(replies=[asks(call("ask_page")), "Done."])
+    graph = create_react_graph(model, [ask_page], checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    with pytest.raises(ValidationError, match="page"):
+        run(way, graph, Command(resume={"page": "three"}), thread())
+    result = run(way, graph, Command(resume={"page": 3}), thread())
+    assert_ended(result, "final", model)
+    assert [m.text for m in result["messages"] if m.type == "tool"] == ["page 3"]
+
+
+@both_ways
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_resume_under_a_small_recursion_limit_ends_well(way: Way, limit: int, goes_on: bool) -> None:
+    model = asks_a_person()
+    graph = create_react_graph(model, [ask_person], checkpointer=InMemorySaver())
+    run(way, graph, question(), thread())
+    model.replies = [*model.replies, closes_or(asks(call("ask_person", {"question": "And?"})) if goes_on else "Good.")]
+    result = run(way, graph, Command(resume="yes"), thread(recursion_limit=limit))
+    if not goes_on:
+        assert_ended(result, "final", model)
+    elif not pending(result):
+        assert_ended(result, "step_limit", model)
+        assert f"recursion_limit={limit}" in result["stop"]["detail"]
+    else:
+        assert limit > 2
+
+
+@both_ways
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_going_on_after_a_pause_under_a_small_recursion_limit_loses_nothing(way: Way, limit: int) -> None:
+    counting = Counting()
+    model = ScriptedModel(replies=[asks(call("count")), "One."])
+    graph = create_react_graph(model, [counting.tool], checkpointer=InMemorySaver())
+    run(way, graph, question(), thread(), interrupt_before=["act"])
+    result = run(way, graph, None, thread(recursion_limit=limit))
+    assert_ended(result, "final", model)
+    assert counting.calls == [""]
+
+
+def test_a_run_left_by_a_crash_goes_on_with_its_budget() -> None:
+    """The process dies in a model call; another one goes on with the thread."""
+
+    class Died(BaseException):
+        pass
+
+    counting, model, dies = Counting(), asks_for_ever("count", "what", parallel=2), True
+
+    def crashing(messages: list[BaseMessage]) -> Any:
+        if len(model.requests) == 2 and dies:
+            raise Died
+        return inner(messages)
+
+    inner = model.replies[0]
+    model.replies = [crashing]
+    graph = create_react_graph(model, [counting.tool], limits=Limits(steps=3), checkpointer=InMemorySaver())
+    with pytest.raises(Died):
+        graph.invoke(question(), thread())
+    dies = False
+    result = graph.invoke(None, thread())
+    assert_ended(result, "step_limit")
+    assert result["stop"]["step"] == 3
+    assert len(counting.calls) == 6
+    assert result["spent"]["tool_calls"] == 6
+
+
+async def test_a_run_whose_task_was_cancelled_goes_on_with_its_budget() -> None:
+    """What a server does with a run that its client cancels: the tool is cut, the thread stays usable."""
+    began, calls = asyncio.Event(), []
+
+    @tool(effects="none")
+    async def slow(name: str) -> str:
+        """Take long the first time.
+
+        Args:
+            name: Anything.
+        """
+        calls.append(name)
+        began.set()
+        if len(calls) == 1:
+            await asyncio.sleep(60)
+        return name
+
+    model = ScriptedModel(replies=[asks(call("slow", {"name": "a"}), "Ada"), "Done.", "Something else."])
+    graph = create_react_graph(model, [slow, lookup], checkpointer=InMemorySaver())
+    task = asyncio.create_task(graph.ainvoke(question(), thread()))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result = await graph.ainvoke(None, thread())
+    assert_ended(result, "final", model)
+    assert calls == ["a", "a"]
+    assert result["spent"]["tool_calls"] == 2
+
+
+async def test_a_new_question_after_a_cancelled_task_is_answered() -> None:
+    began = asyncio.Event()
+
+    @tool(effects="none")
+    async def slow(name: str) -> str:
+        """Take long.
+
+        Args:
+            name: Anything.
+        """
+        began.set()
+        await asyncio.sleep(60)
+        return name
+
+    model = ScriptedModel(replies=[asks(call("slow", {"name": "a"}), "Ada"), "Something else."])
+    graph = create_react_graph(model, [slow, lookup], checkpointer=InMemorySaver())
+    task = asyncio.create_task(graph.ainvoke(question(), thread()))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result = await graph.ainvoke(question("Something else?"), thread())
+    assert_ended(result, "final")
+    assert_acceptable(model.requests[-1].messages)
+    assert result["spent"]["model_calls"] == 1
+
+
+def test_the_loops_own_messages_are_no_turn_of_the_user() -> None:
+    """A nudge, an objection or a hint does not start a new budget."""
+    model = ScriptedModel(replies=[closes_or("Page 3.")], repeat=True)
+    graph = create_react_graph(
+        model, [lookup], limits=Limits(steps=15), verify=lambda a, t: "wrong", checkpointer=InMemorySaver()
+    )
+    result = graph.invoke(question(), thread())
+    assert_ended(result, "final", model)
+    assert result["stop"]["step"] == 3
+    humans = [m for m in result["messages"] if isinstance(m, HumanMessage)]
+    assert len(humans) == 3
