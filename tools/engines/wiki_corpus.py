@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote
 
+from taograph.folders import cache_folder
 from taograph.tools.engines.document_search import MAX_WORDS, query_words
-from taograph.tools.engines.document_store import cache_folder
 from taograph.tools.engines.wiki_text import SIMILAR, Missing, Page, folded, lists_meanings
 
 _APPLICATION = 0x7A0D0C6  # marks a file as ours
@@ -100,7 +100,7 @@ class Corpus:
             state = self._path.stat()
             name = f"{self.key.partition(':')[2]}-{_digest(self._path)}"
             stamp = _digest(_SCHEMA, state.st_size, state.st_mtime_ns)
-            database = cache_folder().parent / "wikipedia" / f"{name}-{stamp}.sqlite"
+            database = cache_folder() / "wikipedia" / f"{name}-{stamp}.sqlite"
             if not database.is_file() or not _ours(database):
                 build_corpus(self._path, database)
                 for old in database.parent.glob(f"{name}-*.sqlite"):

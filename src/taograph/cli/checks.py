@@ -188,15 +188,16 @@ def search() -> Iterator[Check]:
 
 def cache() -> Iterator[Check]:
     """The folder of the models."""
+    from taograph.folders import cache_folder
     from taograph.models.catalog import DEFAULT
-    from taograph.models.pull import cache_dir, pulled
+    from taograph.models.pull import pulled
 
-    trouble = _unwritable(cache_dir())
+    trouble = _unwritable(cache_folder())
     if trouble:
         yield Check("cache", "fail", trouble, "set TAOGRAPH_CACHE to a folder you can write to")
         return
-    free = shutil.disk_usage(_existing(cache_dir())).free
-    said = f"{cache_dir()}, {megabytes(free)} free"
+    free = shutil.disk_usage(_existing(cache_folder())).free
+    said = f"{cache_folder()}, {megabytes(free)} free"
     if not pulled() and free < DEFAULT.bytes * 1.3:
         fix = "make room, or set TAOGRAPH_CACHE to a folder on another disk"
         yield Check("cache", "note", f"{said}: too little for a local model", fix)
@@ -206,7 +207,7 @@ def cache() -> Iterator[Check]:
 
 def data() -> Iterator[Check]:
     """The folder of the threads."""
-    from taograph.cli.paths import data_folder
+    from taograph.folders import data_folder
 
     trouble = _unwritable(data_folder())
     if trouble:
@@ -218,12 +219,12 @@ def data() -> Iterator[Check]:
 def documents() -> Iterator[Check]:
     """What the document tools search where --docs names no folder, and the indexes there are."""
     from taograph.tools.engines.corpus import installed
-    from taograph.tools.engines.document_store import cache_folder
+    from taograph.tools.engines.document_store import indexes_folder
 
     folder = os.environ.get("TAOGRAPH_DOCS", "").strip()
-    indexes = list(cache_folder().glob("*.sqlite"))
+    indexes = list(indexes_folder().glob("*.sqlite"))
     size = sum(path.stat().st_size for path in indexes)
-    kept = f"{count(len(indexes), 'index')} in {cache_folder()} ({megabytes(size)})" if indexes else "no index yet"
+    kept = f"{count(len(indexes), 'index')} in {indexes_folder()} ({megabytes(size)})" if indexes else "no index yet"
     if folder and not Path(folder).expanduser().is_dir():
         yield Check("documents", "fail", f"TAOGRAPH_DOCS={folder} is not a folder", "name one that exists, or unset it")
     elif folder:

@@ -230,8 +230,8 @@ def _tools(asked: Asked) -> list[Any]:
 
 def _index(folder: Path) -> None:
     from taograph.cli.index import indexing
-    from taograph.tools.engines.document_index import IndexUnavailable
     from taograph.tools.documents import index_folder
+    from taograph.tools.engines.document_index import IndexUnavailable
 
     try:
         with indexing() as on_file:

@@ -35,8 +35,8 @@ def index(
     """
     if not folder.expanduser().is_dir():
         raise typer.BadParameter(f"{folder} is not a folder: give one that exists", param_hint="FOLDER")
-    from taograph.tools.engines.document_index import IndexUnavailable
     from taograph.tools.documents import index_folder
+    from taograph.tools.engines.document_index import IndexUnavailable
 
     try:
         with indexing() as on_file:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-
-def data_folder() -> Path:
-    """The folder of the user's own data: ``TAOGRAPH_DATA``, or where the system keeps such things."""
-    if named := os.environ.get("TAOGRAPH_DATA", "").strip():
-        return Path(named).expanduser()
-    from platformdirs import user_data_path
-
-    return user_data_path("taograph", appauthor=False)
+from taograph.folders import data_folder
 
 
 def threads_file() -> Path:

@@ -23,13 +23,14 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai.chat_models.base import OpenAIContextOverflowError
 from pydantic import SecretStr
 
+from taograph.folders import cache_folder
 from taograph.graphs.protocols.recover import may_become_call, split_tool_calls
 from taograph.models.catalog import DEFAULT, Model, find, names
 from taograph.models.endpoint import ChatEndpoint
 from taograph.models.local_lease import LocalServerError, lease_for
 from taograph.models.local_spec import ServerSpec, default_threads
 from taograph.models.local_transport import ADDRESS, AsyncLocalTransport, LocalTransport
-from taograph.models.pull import ModelNotPulled, cache_dir, locate, pulled
+from taograph.models.pull import ModelNotPulled, locate, pulled
 
 __all__ = ["LocalChat", "LocalServerError", "ModelNotPulled", "chat_model"]
 
@@ -136,7 +137,7 @@ def chat_model(name: str = "local", **options: Any) -> BaseChatModel:
     template = options.pop("template", known.template if known else "auto")
     spec = ServerSpec(
         model=path,
-        run_dir=cache_dir() / "run",
+        run_dir=cache_folder() / "run",
         context=options.pop("context", 8192),
         threads=options.pop("threads", None) or default_threads(),
         template=template,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from taograph.folders import cache_folder
 from taograph.models.catalog import DEFAULT, MODELS, Model, find, names
 
 SourceName = Literal["hub", "index"]
@@ -81,18 +82,9 @@ class NotAModel(ValueError):  # noqa: N818 - reads as what it says
     """Raised for a path whose file is not a GGUF model."""
 
 
-def cache_dir() -> Path:
-    """The folder for models, server records and logs: ``TAOGRAPH_CACHE``, or the user's cache."""
-    if named := os.environ.get("TAOGRAPH_CACHE", "").strip():
-        return Path(named).expanduser().absolute()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("taograph", appauthor=False)
-
-
 def models_dir() -> Path:
     """The folder that holds the model files."""
-    return cache_dir() / "models"
+    return cache_folder() / "models"
 
 
 def pulled() -> dict[str, Path]:

@@ -1,0 +1,1 @@
+../../src/taograph/folders.py
