@@ -167,7 +167,7 @@ def test_pull_shows_the_license_and_prints_the_path(tao: Any, monkeypatch: pytes
     done = tao("model", "pull", "smollm2-135m")
     assert done.code == 0
     assert done.out == "/models/smollm2-135m\n"
-    assert "license Apache-2.0 (https://www.apache.org/" in done.err
+    assert "license: Apache-2.0, https://www.apache.org/" in done.err
     assert "trying the index" in done.err
     assert "0% of" in done.err
 

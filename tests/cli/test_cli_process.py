@@ -157,7 +157,7 @@ def test_ctrl_c_at_a_question_of_a_run_that_is_not_kept_ends_it(tmp_path: Path) 
 def test_the_local_model_is_offered_where_there_is_nothing_else(tmp_path: Path) -> None:
     with Terminal("run", "What is 2+2?", home=tmp_path) as terminal:
         terminal.wait_for("Fetch it? [Y/n]")
-        assert "491 MB, license Apache-2.0" in terminal.text
+        assert "491 MB\n  license: Apache-2.0" in terminal.text
         assert "https://huggingface.co/Qwen/" in terminal.text
         terminal.type("n\n")
         assert terminal.wait() == 1

@@ -80,8 +80,10 @@ def megabytes(size: int) -> str:
 def described(model: Model) -> str:
     """What a person agrees to when they pull a model."""
     return (
-        f"{model.title}: {megabytes(model.bytes)}, license {model.license} ({model.license_url}), "
-        f"from https://huggingface.co/{model.repository} or, where that can't be reached, the package index"
+        f"{model.title}, {megabytes(model.bytes)}\n"
+        f"  license: {model.license}, {model.license_url}\n"
+        f"  from: https://huggingface.co/{model.repository}\n"
+        "        or, where that can't be reached, the package index"
     )
 
 
@@ -130,7 +132,7 @@ def _offer(model: Model, *, yes: bool) -> None:
         missing = CommandError("there is no model to ask, neither a key nor a local one", fixes=WAYS)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise missing
-        say(f"There is no model yet. A local one can be fetched, once:\n  {described(model)}")
+        say(f"There is no model yet. A local one can be fetched, once:\n{described(model)}")
         if not confirm("Fetch it?"):
             raise missing
     else:
