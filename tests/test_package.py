@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -152,24 +152,31 @@ def needed(*extras: str) -> set[str]:
     return {canonicalize_name(Requirement(line).name) for line in listed}
 
 
-def test_what_is_imported_is_declared() -> None:
-    """A module that another package happens to bring may be gone with its next version."""
-    # Other providers' models come through LangChain, where the user has it; the message says so where not.
-    optional = needed("local", "docs", "serve") | {"langchain"}
+def undeclared(paths: Iterable[Path], at_once: set[str], later: set[str]) -> list[str]:
+    """Imports of what is not declared, at the top of a module and within functions."""
     brought_by = packages_distributions()
-    wrong = []
-    for path in sources():
+    found = []
+    for path in paths:
         tree = ast.parse(path.read_text("utf-8"))
         for name, node in imports(tree):
             top = name.partition(".")[0]
-            if top == "taograph" or top in sys.stdlib_module_names:
-                continue
             owners = {canonicalize_name(owner) for owner in brought_by.get(top, [top])}
-            at_once = node in tree.body
-            if not owners & (needed() if at_once else needed() | optional):
-                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
-    print(*wrong, sep="\n")
-    assert not wrong, "declare these in pyproject.toml, or import what is declared"
+            if top not in sys.stdlib_module_names and not owners & (at_once if node in tree.body else later):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
+    return found
+
+
+def test_what_is_imported_is_declared() -> None:
+    """A module that another package happens to bring may be gone with that one's next version."""
+    own = needed() | {"taograph"}
+    # Other providers' models come through LangChain, where the user has it; the message says so where not.
+    assert undeclared(sources(), own, own | needed("local", "docs", "serve") | {"langchain"}) == []
+
+
+def test_what_the_tests_import_is_declared() -> None:
+    tests = [path for folder in ("tests", "bench") for path in files_below(ROOT / folder) if path.suffix == ".py"]
+    have = needed("local", "docs", "serve", "dev") | {canonicalize_name(path.stem) for path in tests}
+    assert undeclared(tests, have, have) == []
 
 
 @pytest.mark.parametrize("statement", ["import taograph", "import taograph.models", "from taograph import __version__"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import fields
@@ -21,6 +22,7 @@ from driving import (
     new_thread,
     question,
     texts,
+    values,
 )
 from fake_openai_server import FakeOpenAI, Reply
 from langgraph_sdk import get_client
@@ -184,6 +186,24 @@ async def test_a_run_streamed_in_every_mode_at_once(client: LangGraphClient) -> 
         ):
             seen.add(part.event.partition("/")[0])
     assert seen == {"metadata", *(mode.partition("-")[0] for mode in READERS)}
+
+
+@pytest.mark.parametrize("mode", ["values", "events"])
+async def test_the_server_does_not_shorten_a_run(client: LangGraphClient, mode: StreamMode) -> None:
+    """LangChain's own bound of 25 supersteps, which the server passes on in one mode, is not the graph's."""
+    count = itertools.count()
+
+    def go_on(request: dict[str, Any]) -> Reply:
+        calls = [("calculator", {"expression": f"1+{next(count)}"})] if request.get("tools") else ()
+        return Reply("Still at it.", calls=calls)
+
+    with FakeOpenAI(default=go_on) as fake:
+        thread = await new_thread(client)
+        given: dict[str, Any] = {"input": question(), "context": model(fake), "stream_mode": mode}
+        _ = [part async for part in client.runs.stream(thread, "react", **given)]
+        state = await values(client, thread)
+    assert state["stop"]["detail"] == "15 of 15 steps used"
+    assert len(fake.requests) == 16
 
 
 # Tools
