@@ -8,9 +8,9 @@ do: usage in the last chunk, argument fragments, 429 with ``Retry-After``, a con
         ...
         server.requests[0]["messages"]                                      # what the client sent
 
-A reply is a text, a :class:`Reply` (tool calls, reasoning, usage, …), a :class:`Fail`, a :class:`Hang`, or
-a function of the request body that returns one of these. Each request takes the next reply of the list;
-when none is left the request fails with status 500, or gets ``default`` where one was given.
+A reply is a text, a :class:`Reply` (tool calls, reasoning, usage, …), a :class:`Fail`, a :class:`Hang`, a
+:class:`Raw`, or a function of the request body that returns one of these. Each request takes the next reply
+of the list; when none is left the request fails with status 500, or gets ``default`` where one was given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -73,7 +73,26 @@ class Hang:
     text: str = ""
 
 
-Answer = str | Reply | Fail | Hang
+@dataclass(frozen=True)
+class Raw:
+    """Bytes as they are: a proxy's error page, JSON that breaks off, a stream that is cut.
+
+    Attributes:
+        body: What is sent.
+        status: The HTTP status.
+        kind: The content type.
+        cut: Send ``body`` as the first chunk of more, and close the connection.
+        headers: Further headers.
+    """
+
+    body: str
+    status: int = 200
+    kind: str = "application/json"
+    cut: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Answer = str | Reply | Fail | Hang | Raw
 Scripted = Answer | Callable[[dict[str, Any]], Answer]
 
 
@@ -235,9 +254,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.fake.left.set()
             self.close_connection = True
 
-    def _answer(self, answer: Reply | Fail | Hang, body: dict[str, Any]) -> None:
+    def _answer(self, answer: Reply | Fail | Hang | Raw, body: dict[str, Any]) -> None:
         streamed = bool(body.get("stream"))
-        if isinstance(answer, Hang):
+        if isinstance(answer, Raw):
+            self._raw(answer)
+        elif isinstance(answer, Hang):
             if streamed and answer.text:
                 self._begin_stream()
                 for delta in _deltas({"content": answer.text}):
@@ -266,15 +287,23 @@ class _Handler(BaseHTTPRequestHandler):
         extra = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
         self._json(answer.status, {"error": error}, extra)
 
-    def _envelope(
-        self, kind: str, choices: list[dict[str, Any]], usage: dict[str, Any] | None
-    ) -> dict[str, Any]:
+    def _raw(self, answer: Raw) -> None:
+        body = answer.body.encode()
+        self.send_response(answer.status)
+        self.send_header("content-type", answer.kind)
+        for name, text in answer.headers.items():
+            self.send_header(name, text)
+        length = ("transfer-encoding", "chunked") if answer.cut else ("content-length", str(len(body)))
+        self.send_header(*length)
+        self.end_headers()
+        self.wfile.write(f"{len(body):x}\r\n".encode() + body + b"\r\n" if answer.cut else body)
+        self.close_connection = answer.cut
+
+    def _envelope(self, kind: str, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> dict[str, Any]:
         made = {"id": "chatcmpl-fake", "object": kind, "created": 0, "model": self.fake.model}
         return {**made, "choices": choices, **({"usage": usage} if usage else {})}
 
-    def _stream(
-        self, message: dict[str, Any], finish: str, usage: dict[str, Any] | None, pace: float
-    ) -> None:
+    def _stream(self, message: dict[str, Any], finish: str, usage: dict[str, Any] | None, pace: float) -> None:
         self._begin_stream()
         for delta in _deltas(message):
             self._chunk({"delta": delta, "finish_reason": None})

@@ -16,7 +16,6 @@ from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop
 from taograph.graphs.loop.structure import Structure, WrongForm
 from taograph.graphs.loop.trajectory import feedback, read_trajectory
-from taograph.graphs.loop.window import request
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import without_calls
 from taograph.graphs.protocols.native import text_of
@@ -114,9 +113,9 @@ def _may_ask(session: Session, stop: Stop) -> bool:
 
 def _closing(session: Session, messages: Sequence[AnyMessage], stop: Stop) -> Steps[str | None]:
     instruction = feedback(prompts.CLOSING.format(why=stop["detail"]), "closing")
-    asked = request(session.system, session.bound.examples, [*messages, instruction])
+    reserve = session.limits.reserve_seconds
     try:
-        reply = yield from session.ask(session.bound.model, asked, reserve=session.limits.reserve_seconds)
+        reply = yield from session.ask_to_fit(session.bound.model, [*messages, instruction], reserve=reserve)
     except (Cancelled, TimedOut):
         return None
     except GaveUp as failure:
@@ -142,9 +141,8 @@ def _structured(
     model = _taking(session.bound.model, structure)
     problem = ""
     for _ in range(session.limits.malformed + 1):
-        asked = request(session.system, session.bound.examples, talk)
         try:
-            reply = yield from session.ask(model, asked, reserve=session.limits.reserve_seconds, quiet=True)
+            reply = yield from session.ask_to_fit(model, talk, reserve=session.limits.reserve_seconds, quiet=True)
             return structure.read(reply), stop
         except WrongForm as wrong:
             problem = str(wrong)

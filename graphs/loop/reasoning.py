@@ -20,11 +20,10 @@ from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Progress, Stop, StopReason, decide, nudge, tail_needed
 from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
 from taograph.graphs.loop.verifying import objection
-from taograph.graphs.loop.window import request
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import filled, is_blank
 from taograph.graphs.protocols.native import Reply, read_reply, text_of, thought_of
-from taograph.models.failures import describe, is_malformed, is_overflow, refusal_text
+from taograph.models.failures import describe, is_malformed, refusal_text
 
 # `verify` may send the loop on so often; then the answer stands, and the result says that it objected.
 OBJECTIONS = 2
@@ -100,7 +99,7 @@ class Turn:
         session.teller.turn(run["steps"])
         before = (session.spent["input_tokens"] + session.spent["output_tokens"], session.spent["cost"])
         try:
-            reply = yield from self._ask()
+            reply = yield from session.ask_to_fit(session.bound.acting, self.conversation)
         except Cancelled as cut:
             return self._stop("cancelled", cut.reason)
         except TimedOut:
@@ -135,21 +134,6 @@ class Turn:
             run["left"] = session.seconds_left()
             DEADLINES.set(run["id"], run["steps"], within=invocation_of(session.config))
         return {**session.update(self.state), **update}
-
-    def _ask(self) -> Steps[AIMessage]:
-        session = self.session
-        asked = self._request()
-        try:
-            return (yield from session.ask(session.bound.acting, asked))
-        except GaveUp as failure:
-            if not is_overflow(failure.error):
-                raise
-            session.teller.tell("retry", reason="context_overflow", detail="asked again with older observations cut")
-            return (yield from session.ask(session.bound.acting, self._request(tight=True)))
-
-    def _request(self, *, tight: bool = False) -> list[AnyMessage]:
-        session = self.session
-        return request(session.system, session.bound.examples, self.conversation, tight=tight)
 
     def _read(self, reply: Reply) -> Steps[Stop | None]:
         match reply.kind:

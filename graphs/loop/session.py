@@ -25,7 +25,8 @@ from taograph.graphs.loop.events import Spent, utc_now
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
-from taograph.models.failures import describe, is_retryable, retry_after
+from taograph.graphs.loop.window import request as window
+from taograph.models.failures import describe, is_overflow, is_retryable, retry_after
 from taograph.models.prices import Price
 from taograph.models.streamed import StreamedCalls
 from taograph.models.usage import usage_of
@@ -174,6 +175,27 @@ class Session:
     def budget(self) -> None:
         """Tell what was spent."""
         self.teller.tell("budget", steps=self.run["steps"], limits=self.limits.to_dict(), spent=self.spent)
+
+    def ask_to_fit(
+        self, model: Runnable[Any, Any], conversation: Sequence[AnyMessage], **options: Any
+    ) -> Steps[AIMessage]:
+        """Call a model on the conversation; once more with older observations cut where it is too long.
+
+        Args:
+            model: The model, with or without tools.
+            conversation: The messages of the run.
+            **options: As :meth:`ask`, which also says what is raised.
+        """
+        try:
+            return (yield from self.ask(model, self._request(conversation), **options))
+        except GaveUp as failure:
+            if not is_overflow(failure.error):
+                raise
+        self.teller.tell("retry", reason="context_overflow", detail="asked again with older observations cut")
+        return (yield from self.ask(model, self._request(conversation, tight=True), **options))
+
+    def _request(self, conversation: Sequence[AnyMessage], *, tight: bool = False) -> list[AnyMessage]:
+        return window(self.system, self.bound.examples, conversation, tight=tight)
 
     def ask(
         self,

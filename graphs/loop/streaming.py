@@ -13,7 +13,7 @@ from langgraph.pregel import Pregel
 
 from taograph.cancel import Cancellation, current_cancellation
 from taograph.graphs.loop.events import Event, utc_now
-from taograph.graphs.protocols.native import reasoning_of
+from taograph.graphs.protocols.native import reasoning_fields
 
 MODES: tuple[Literal["custom"], Literal["messages"], Literal["updates"]] = ("custom", "messages", "updates")
 """The stream modes that :class:`StepReader` reads."""
@@ -62,10 +62,8 @@ class StepReader:
                         yield self._event(where, "approval", id=interrupt.id, value=interrupt.value)
 
     def _deltas(self, where: tuple[str, ...], chunk: AIMessageChunk) -> Iterator[Event]:
-        if chunk.additional_kwargs or not isinstance(chunk.content, str):
-            reasoning = reasoning_of(chunk)
-            if reasoning:
-                yield self._event(where, "thought_delta", text=reasoning, kind="reasoning")
+        for reasoning in reasoning_fields(chunk):
+            yield self._event(where, "thought_delta", text=reasoning, kind="reasoning")
         if text := str(chunk.text):
             yield self._event(where, "thought_delta", text=text, kind="text")
 

@@ -87,6 +87,12 @@ def text_of(message: AIMessage) -> str:
 
 def reasoning_of(message: AIMessage) -> str:
     """The reasoning a model gave apart from its text: blocks, ``reasoning_content``, or a ``<think>`` part."""
+    parts = [*reasoning_fields(message), _split_think(str(message.text))[0]]
+    return "\n".join(part.strip() for part in parts if part.strip())
+
+
+def reasoning_fields(message: AIMessage) -> list[str]:
+    """The reasoning that stands in blocks and fields of its own, as it is; of a piece of a stream, too."""
     parts: list[str] = []
     if isinstance(message.content, list):
         parts += [_reasoning_block(block) for block in message.content if isinstance(block, dict)]
@@ -96,8 +102,7 @@ def reasoning_of(message: AIMessage) -> str:
     item = message.additional_kwargs.get("reasoning")
     if isinstance(item, dict):  # the older form of OpenAI's Responses
         parts.append(_reasoning_block({"type": "reasoning", **item}))
-    parts.append(_split_think(str(message.text))[0])
-    return "\n".join(part.strip() for part in parts if part.strip())
+    return [part for part in parts if part]
 
 
 def thought_of(message: AIMessage) -> str:
@@ -138,7 +143,7 @@ def _reasoning_block(block: Mapping[str, Any]) -> str:
         case "reasoning":
             parts = [*(block.get("summary") or ()), *(block.get("content") or ())]
             texts = [str(part.get("text") or "") for part in parts if isinstance(part, dict)]
-            return "\n".join([str(block.get("reasoning") or ""), *texts])
+            return "\n".join(text for text in (str(block.get("reasoning") or ""), *texts) if text)
         case "thinking":
             return str(block.get("thinking") or "")
         case "reasoning_content":

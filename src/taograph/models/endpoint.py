@@ -1,4 +1,4 @@
-"""OpenAI-compatible endpoints, with the reasoning that ``ChatOpenAI`` leaves behind."""
+"""OpenAI-compatible endpoints, with what ``ChatOpenAI`` leaves behind: reasoning, and refusals in streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELDS = ("reasoning_content", "reasoning")
 
 
 class ChatEndpoint(ChatOpenAI):
-    """``ChatOpenAI`` that keeps ``reasoning_content``.
+    """``ChatOpenAI`` that keeps ``reasoning_content``, and ``refusal`` in streams, too.
 
     Many servers (vLLM, llama.cpp, DeepSeek and others) put a model's reasoning in a field of the message
     that is not OpenAI's own, and ``ChatOpenAI`` drops it. Here it stands in
@@ -37,9 +37,11 @@ class ChatEndpoint(ChatOpenAI):
         made = super()._convert_chunk_to_generation_chunk(chunk, default_chunk_class, base_generation_info)
         choices = chunk.get("choices")
         if made is not None and choices and isinstance(made.message, AIMessageChunk):
-            reasoning = _reasoning(choices[0].get("delta"))
-            if reasoning:
+            delta = choices[0].get("delta") or {}
+            if reasoning := _reasoning(delta):
                 made.message.additional_kwargs["reasoning_content"] = reasoning
+            if isinstance(refusal := delta.get("refusal"), str) and refusal:
+                made.message.additional_kwargs["refusal"] = refusal
         return made
 
 

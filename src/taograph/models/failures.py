@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import httpx
 from langchain_core.exceptions import ContextOverflowError, ModelError, ModelRefusalError, OutputParserException
 
@@ -46,7 +48,8 @@ def is_malformed(error: BaseException) -> bool:
     """Whether a server or a client could not read what the model wrote: a broken reply, whatever the status."""
     if isinstance(error, OutputParserException | RecursionError):
         return True
-    return any(sign in str(error).lower() for sign in _BROKEN)
+    said = f"{error} {getattr(error, 'code', '')}".lower()
+    return any(sign in said for sign in _BROKEN)
 
 
 def refusal_text(error: BaseException) -> str | None:
@@ -69,9 +72,10 @@ def retry_after(error: BaseException) -> float | None:
     """Seconds the provider asks to wait (``Retry-After``), or None."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     try:
-        return max(0.0, float(headers["retry-after"])) if headers else None
+        seconds = float(headers["retry-after"]) if headers else math.nan
     except (KeyError, ValueError, TypeError):
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def describe(error: BaseException) -> str:

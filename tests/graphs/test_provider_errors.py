@@ -1,0 +1,416 @@
+"""What providers answer when they do not answer: over real HTTP, by address and through ``ChatOpenAI``."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fake_openai_server import Fail, FakeOpenAI, Raw, Reply
+from langchain_core.language_models import BaseChatModel
+from langchain_openai import ChatOpenAI
+from support import Counting, Way, assert_acceptable, both_ways, lookup, question, run
+
+from taograph import Limits, create_react_graph, stream_steps, tool
+from taograph.graphs.loop import session
+
+SEARCH = Reply(calls=[("lookup", {"name": "Ada"})])
+OVERFLOW = Fail(400, "This model's maximum context length is 8192 tokens.", "context_length_exceeded")
+LLAMA_OVERFLOW = Fail(400, "the request exceeds the available context size, try increasing it")
+LLAMA_MALFORMED = Fail(500, "The model produced output that does not match the expected peg-native format")
+
+Made = Callable[[FakeOpenAI], str | BaseChatModel]
+
+
+def by_address(server: FakeOpenAI) -> str:
+    return f"{server.url}#fake"
+
+
+def by_chat_openai(server: FakeOpenAI) -> BaseChatModel:
+    return ChatOpenAI(base_url=server.url, api_key="x", model="fake", max_retries=0)
+
+
+both_models = pytest.mark.parametrize("made", [by_address, by_chat_openai])
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between retries where the provider names no time; nothing else is sped up."""
+    monkeypatch.setattr(session, "_FIRST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FakeOpenAI]]:
+    servers: list[FakeOpenAI] = []
+
+    def start(*replies: Any, **options: Any) -> FakeOpenAI:
+        servers.append(FakeOpenAI(list(replies), **options).__enter__())
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+def assert_concluded(result: dict[str, Any], reason: str, server: FakeOpenAI) -> None:
+    assert result["stop"]["reason"] == reason, result["stop"]
+    assert result["answer"].strip()
+    assert result["spent"]["model_calls"] == len(server.requests), "every request is counted, retries included"
+    assert_acceptable(result["messages"])
+
+
+# --- what may pass -----------------------------------------------------------------------------------------
+
+
+@both_models
+@both_ways
+def test_a_rate_limit_waits_as_long_as_the_provider_says(serve: Any, made: Made, way: Way) -> None:
+    server = serve(Fail(429, "slow down", retry_after=0.4), "Page 3.")
+    begun = time.monotonic()
+    result = run(way, create_react_graph(made(server), [lookup]), question())
+    assert_concluded(result, "final", server)
+    assert time.monotonic() - begun >= 0.4
+    assert len(server.requests) == 2
+
+
+def test_a_wait_beyond_the_deadline_is_not_begun(serve: Any) -> None:
+    server = serve(SEARCH, Fail(429, "come back tomorrow", retry_after=86400))
+    begun = time.monotonic()
+    result = create_react_graph(by_address(server), [lookup], limits=Limits(seconds=20)).invoke(question())
+    assert time.monotonic() - begun < 15
+    assert_concluded(result, "model_error", server)
+    assert "429" in result["stop"]["detail"] or "come back tomorrow" in result["stop"]["detail"]
+    assert "page 3" in result["answer"], "what was found is not lost"
+
+
+@pytest.mark.parametrize("value", ["Wed, 21 Oct 2026 07:28:00 GMT", "soon", "-3", "nan", "inf", ""])
+def test_a_wait_that_cannot_be_read_is_the_usual_one(serve: Any, value: str) -> None:
+    body = json.dumps({"error": {"message": "slow down"}})
+    server = serve(Raw(body, 429, headers={"Retry-After": value}), "Page 3.")
+    result = create_react_graph(by_address(server), [lookup], limits=Limits(seconds=None)).invoke(question())
+    assert_concluded(result, "final", server)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_what_may_pass_is_tried_again(serve: Any, status: int) -> None:
+    server = serve(Fail(status, "busy"), SEARCH, Fail(status, "busy"), "Page 3.")
+    events = list(stream_steps(create_react_graph(by_address(server), [lookup]), question()))
+    assert events[-1]["text"] == "Page 3."
+    assert events[-1]["spent"]["model_calls"] == 4
+    retries = [e for e in events if e["type"] == "retry"]
+    assert [e["reason"] for e in retries] == ["model_error", "model_error"]
+    assert "busy" in retries[0]["detail"]
+
+
+@both_models
+@both_ways
+@pytest.mark.parametrize("status", [429, 500])
+def test_what_never_passes_ends_as_model_error_with_what_was_found(
+    serve: Any, made: Made, way: Way, status: int
+) -> None:
+    server = serve(SEARCH, default=Fail(status, "busy"))
+    result = run(way, create_react_graph(made(server), [lookup]), question())
+    assert_concluded(result, "model_error", server)
+    assert len(server.requests) == 1 + 3, "one try and two retries, and no closing call to a provider that is down"
+    assert "busy" in result["stop"]["detail"]
+    assert "page 3" in result["answer"]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_the_number_of_retries_is_a_limit(serve: Any, retries: int) -> None:
+    server = serve(default=Fail(503, "busy"))
+    graph = create_react_graph(by_address(server), [lookup], limits=Limits(model_retries=retries))
+    assert_concluded(graph.invoke(question()), "model_error", server)
+    assert len(server.requests) == 1 + retries
+
+
+@both_ways
+def test_a_connection_that_drops_is_tried_again(serve: Any, way: Way) -> None:
+    server = serve(Fail(drop=True), "Page 3.")
+    result = run(way, create_react_graph(by_address(server), [lookup]), question())
+    assert_concluded(result, "final", server)
+
+
+@both_models
+def test_a_stream_that_is_cut_is_tried_again(serve: Any, made: Made) -> None:
+    delta = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "fake"}
+    delta |= {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Page 9"}, "finish_reason": None}]}
+    server = serve(Raw(f"data: {json.dumps(delta)}\n\n", kind="text/event-stream", cut=True), "Page 3.")
+    events = list(stream_steps(create_react_graph(made(server), [lookup]), question()))
+    assert events[-1]["text"] == "Page 3."
+    assert events[-1]["spent"]["model_calls"] == 2
+    assert [e["reason"] for e in events if e["type"] == "retry"] == ["model_error"]
+
+
+@both_ways
+def test_nobody_listens(way: Way) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    result = run(way, create_react_graph(f"http://127.0.0.1:{port}/v1#fake", [lookup]), question())
+    assert result["stop"]["reason"] == "model_error"
+    assert result["spent"]["model_calls"] == 3
+    assert result["answer"].strip()
+    assert_acceptable(result["messages"])
+
+
+# --- what never passes -------------------------------------------------------------------------------------
+
+
+@both_models
+@both_ways
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_what_cannot_pass_is_not_tried_again(serve: Any, made: Made, way: Way, status: int) -> None:
+    server = serve(default=Fail(status, "that will not do"))
+    result = run(way, create_react_graph(made(server), [lookup]), question())
+    assert_concluded(result, "model_error", server)
+    assert len(server.requests) == 1
+    assert "that will not do" in result["stop"]["detail"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Raw("<html><body>Sign in to the network</body></html>", kind="text/html"),
+        Raw('{"choices": [{"message": {"role": "assistant", "cont'),
+        Raw('{"unexpected": true}'),
+        Raw('{"choices": []}'),
+        Raw('{"choices": null}'),
+        Raw("null"),
+        Raw(""),
+        Raw("", 204),
+    ],
+    ids=["html", "truncated", "another object", "no choices", "null choices", "null", "nothing", "no content"],
+)
+@both_ways
+def test_an_answer_that_is_no_completion_ends_the_run_not_the_program(serve: Any, answer: Raw, way: Way) -> None:
+    server = serve(SEARCH, default=answer)
+    result = run(way, create_react_graph(by_address(server), [lookup]), question())
+    assert result["stop"]["reason"] in ("model_error", "empty_output"), result["stop"]
+    assert_concluded(result, result["stop"]["reason"], server)
+    assert len(server.requests) <= 5
+    assert "page 3" in result["answer"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Raw("<html><body>Sign in to the network</body></html>", kind="text/html"),
+        Raw("data: {not json\n\ndata: [DONE]\n\n", kind="text/event-stream"),
+        Raw("data: [DONE]\n\n", kind="text/event-stream"),
+        Raw('data: {"error": {"message": "overloaded"}}\n\n', kind="text/event-stream"),
+        Raw("", kind="text/event-stream"),
+    ],
+    ids=["html", "no json", "nothing but the end", "an error in the stream", "nothing"],
+)
+def test_a_stream_that_is_no_completion_ends_the_run_not_the_program(serve: Any, answer: Raw) -> None:
+    server = serve(SEARCH, default=answer)
+    events = list(stream_steps(create_react_graph(by_address(server), [lookup]), question()))
+    stop, last = events[-2:]
+    assert stop["reason"] in ("model_error", "empty_output")
+    assert "page 3" in last["text"]
+    assert last["spent"]["model_calls"] == len(server.requests) <= 5
+
+
+def test_an_error_page_with_a_status_that_may_pass(serve: Any) -> None:
+    server = serve(Raw("<html>Bad Gateway</html>", 502, "text/html"), "Page 3.")
+    result = create_react_graph(by_address(server), [lookup]).invoke(question())
+    assert_concluded(result, "final", server)
+
+
+# --- a prompt that is too long -----------------------------------------------------------------------------
+
+
+@tool(effects="none", max_chars=None)
+def long_text(number: int) -> str:
+    """A long text.
+
+    Args:
+        number: Which one.
+    """
+    return f"text {number}: " + "word " * 400
+
+
+def _long(number: int) -> Reply:
+    return Reply(calls=[("long_text", {"number": number})])
+
+
+@both_models
+@both_ways
+@pytest.mark.parametrize("overflow", [OVERFLOW, LLAMA_OVERFLOW], ids=["openai", "llama.cpp"])
+def test_a_prompt_that_is_too_long_is_cut_once(serve: Any, made: Made, way: Way, overflow: Fail) -> None:
+    server = serve(_long(1), _long(2), _long(3), overflow, "Three texts.")
+    result = run(way, create_react_graph(made(server), [long_text]), question())
+    assert_concluded(result, "final", server)
+    refused, sent = [[m for m in r["messages"] if m["role"] == "tool"] for r in server.requests[3:]]
+    assert len(sent[0]["content"]) < len(refused[0]["content"]) / 2
+    assert sent[1:] == refused[1:], "the last observations are kept whole"
+    assert server.requests[4]["messages"][0] == server.requests[3]["messages"][0], "the question is kept"
+    stored = [m for m in result["messages"] if m.type == "tool"]
+    assert len(stored[0].content) > 2000, "what is stored is not cut"
+
+
+@both_models
+def test_a_prompt_that_stays_too_long_is_a_model_error_with_what_was_found(serve: Any, made: Made) -> None:
+    server = serve(SEARCH, default=OVERFLOW)
+    result = create_react_graph(made(server), [lookup]).invoke(question())
+    assert_concluded(result, "model_error", server)
+    assert len(server.requests) == 3
+    assert "page 3" in result["answer"]
+    assert "context" in result["stop"]["detail"]
+
+
+def test_a_closing_request_that_is_too_long_is_cut_too(serve: Any) -> None:
+    server = serve(_long(1), _long(2), _long(3), OVERFLOW, "Three texts, and no more.")
+    result = create_react_graph(by_address(server), [long_text], limits=Limits(steps=3)).invoke(question())
+    assert_concluded(result, "step_limit", server)
+    assert result["answer"] == "Three texts, and no more."
+
+
+# --- a reply that the server itself could not read ----------------------------------------------------------
+
+
+@both_models
+@both_ways
+def test_output_that_the_server_could_not_read_is_asked_for_again(serve: Any, made: Made, way: Way) -> None:
+    server = serve(LLAMA_MALFORMED, "Page 3.")
+    result = run(way, create_react_graph(made(server), [lookup]), question())
+    assert_concluded(result, "final", server)
+    assert "could not be read" in server.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [LLAMA_MALFORMED, Fail(400, "Failed to call a function. Please adjust your prompt.", "tool_use_failed")],
+    ids=["llama.cpp", "groq"],
+)
+def test_output_that_the_server_can_never_read_is_malformed_output(serve: Any, failure: Fail) -> None:
+    server = serve(failure, failure, failure, "I could not call the tool.")
+    events = list(stream_steps(create_react_graph(by_address(server), [lookup]), question()))
+    stop, answer = events[-2:]
+    assert stop["reason"] == "malformed_output"
+    assert answer["text"] == "I could not call the tool."
+    assert [e["reason"] for e in events if e["type"] == "retry"] == ["malformed_output"] * 2
+
+
+# --- replies, as the wire brings them ----------------------------------------------------------------------
+
+
+@both_models
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("finish", ["tool_calls", "length"])
+def test_broken_arguments_are_the_same_streamed_or_not(serve: Any, made: Made, streamed: bool, finish: str) -> None:
+    counting = Counting()
+    server = serve(Reply(calls=[("count", '{"what": "half of what')], finish=finish), "Done.")
+    graph = create_react_graph(made(server), [counting.tool])
+    if streamed:
+        events = list(stream_steps(graph, question()))
+        assert [e["status"] for e in events if e["type"] == "observation"] == ["error"]
+    else:
+        assert_concluded(graph.invoke(question()), "final", server)
+    assert counting.calls == []
+    sent = server.requests[1]["messages"]
+    assert [m["role"] for m in sent] == ["user", "assistant", "tool"]
+    json.loads(sent[1]["tool_calls"][0]["function"]["arguments"])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_ids_that_are_missing_or_used_twice(serve: Any, streamed: bool) -> None:
+    two = [("lookup", {"name": "Ada"}), ("lookup", {"name": "Bo"})]
+    server = serve(Reply(calls=two, ids=["x", "x"]), Reply(calls=two, ids=[None, ""]), "Done.")
+    graph = create_react_graph(by_address(server), [lookup])
+    if streamed:
+        assert list(stream_steps(graph, question()))[-1]["text"] == "Done."
+    else:
+        assert_concluded(graph.invoke(question()), "final", server)
+    ids = [c["id"] for m in server.requests[2]["messages"] if m["role"] == "assistant" for c in m["tool_calls"]]
+    assert len(ids) == len(set(ids)) == 4
+    assert all(ids)
+    assert [m["tool_call_id"] for m in server.requests[2]["messages"] if m["role"] == "tool"] == ids
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_reasoning_content_is_a_thought(serve: Any, streamed: bool) -> None:
+    server = serve(Reply("I look.", calls=[("lookup", {"name": "Ada"})], reasoning="Ada comes first."), "Page 3.")
+    graph = create_react_graph(by_address(server), [lookup])
+    if not streamed:
+        result = graph.invoke(question())
+        assert result["messages"][1].additional_kwargs["reasoning_content"] == "Ada comes first."
+        return
+    events = list(stream_steps(graph, question()))
+    assert next(e for e in events if e["type"] == "thought")["text"] == "Ada comes first.\nI look."
+    deltas = [e for e in events if e["type"] == "thought_delta"]
+    assert "".join(e["text"] for e in deltas if e["kind"] == "reasoning") == "Ada comes first."
+    assert "".join(e["text"] for e in deltas if e["kind"] == "text" and e["step"] == 1) == "I look."
+    assert events[-1]["text"] == "Page 3."
+
+
+@both_models
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [Reply(refusal="I can't do that."), Reply("I can't do that.", finish="content_filter")],
+    ids=["field", "filter"],
+)
+def test_a_refusal(serve: Any, made: Made, streamed: bool, reply: Reply) -> None:
+    server = serve(default=reply)
+    graph = create_react_graph(made(server), [lookup])
+    if streamed:
+        stop, answer = list(stream_steps(graph, question()))[-2:]
+        if made is by_chat_openai and reply.refusal:  # it drops the field in streams, so nothing is left to see
+            assert stop["reason"] == "empty_output"
+            return
+        assert stop["reason"] == "refusal"
+        assert "I can't do that." in answer["text"]
+    else:
+        assert_concluded(graph.invoke(question()), "refusal", server)
+
+
+# --- what was spent ----------------------------------------------------------------------------------------
+
+
+def _calls_for_ever(usage: tuple[int, ...] | None) -> Callable[[dict[str, Any]], Reply]:
+    def answer(body: dict[str, Any]) -> Reply:
+        if not body.get("tools"):
+            return Reply("So far.", usage=usage)
+        return Reply(calls=[("lookup", {"name": f"n{len(body['messages'])}"})], usage=usage)
+
+    return answer
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_token_limit_sees_the_usage_of_streams(serve: Any, streamed: bool) -> None:
+    server = serve(default=_calls_for_ever((1000, 50, 400)))
+    graph = create_react_graph(by_address(server), [lookup], limits=Limits(tokens=5000))
+    if streamed:
+        *_, stop, answer = stream_steps(graph, question())
+        reason, spent = stop["reason"], answer["spent"]
+    else:
+        result = graph.invoke(question())
+        reason, spent = result["stop"]["reason"], result["spent"]
+    assert reason == "token_limit"
+    assert spent["input_tokens"] + spent["output_tokens"] <= 5000
+    assert spent["input_tokens"] == 1000 * len(server.requests)
+    assert spent["cached_tokens"] == 400 * len(server.requests)
+    assert all(not r.get("stream") or r["stream_options"] == {"include_usage": True} for r in server.requests)
+
+
+@both_models
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("usage", [None, (0, 0)], ids=["none", "zero"])
+def test_a_token_limit_holds_where_nothing_is_reported(
+    serve: Any, made: Made, streamed: bool, usage: tuple[int, ...] | None
+) -> None:
+    server = serve(default=_calls_for_ever(usage))
+    graph = create_react_graph(made(server), [lookup], limits=Limits(tokens=400, steps=50))
+    if streamed:
+        *_, stop, answer = stream_steps(graph, question())
+        reason, spent = stop["reason"], answer["spent"]
+    else:
+        result = graph.invoke(question())
+        reason, spent = result["stop"]["reason"], result["spent"]
+    assert reason == "token_limit"
+    assert 300 < spent["input_tokens"] + spent["output_tokens"] < 500, "an estimate, but one that ends the run"
