@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -27,6 +27,8 @@ __all__ = ["build_corpus", "wikipedia_tools"]
 
 SEARCH, LOOKUP = "wikipedia_search", "wikipedia_lookup"
 _NOTE = "wikipedia"
+_OUTSIDE = cast(ToolRuntime, None)
+"""What a tool is given outside a graph. LangGraph knows the argument by its type, which ``| None`` would hide."""
 _LONGEST = 200
 """Characters of a name: what is longer is a question or a text."""
 
@@ -107,7 +109,7 @@ def _tools(source: Encyclopedia, named: str, timeout: float) -> list[BaseTool]:
         return text, _noted(source, Place(found.title, found.revision))
 
     @tool(name=LOOKUP, effects="none", timeout=timeout, max_chars=4000, trusted=False, examples=(_LOOKUP_EXAMPLE,))
-    def lookup(keyword: str, runtime: ToolRuntime | None = None) -> tuple[str, dict[str, Any]]:
+    def lookup(keyword: str, runtime: ToolRuntime = _OUTSIDE) -> tuple[str, dict[str, Any]]:
         """Find the next sentence that holds some words, on the page that wikipedia_search opened last.
 
         Call it again with the same words for the sentence after it. Example: wikipedia_lookup(keyword="deep").
@@ -167,7 +169,8 @@ def _noted(source: Encyclopedia, place: Place) -> dict[str, Any]:
 def _standing(source: Encyclopedia, runtime: ToolRuntime | None) -> Place | None:
     """Where the run stands before a call: what was noted last, and what the calls before it in its turn will do."""
     state = runtime.state if runtime is not None else None
-    messages: Sequence[Any] = (state.get("messages") if isinstance(state, Mapping) else None) or ()
+    held = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
+    messages: Sequence[Any] = held or ()
     place: Place | None = None
     for message in messages:
         if isinstance(message, ToolMessage):

@@ -27,7 +27,7 @@ _HEADING = re.compile(r"=+ .* =+$")
 _SENTENCE = re.compile("[。！？।۔።]")
 _BUSY = re.compile(r"maxlag|ratelimited|readonly|cirrussearch-.*|internal_api_error_.*")
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_PAGE = {
+_PAGE: dict[str, str | int] = {
     "prop": "extracts|info|pageprops",
     "explaintext": 1,
     "exsectionformat": "wiki",
@@ -35,7 +35,7 @@ _PAGE = {
     "ppprop": "disambiguation",
     "redirects": 1,
 }
-_ALWAYS = {"action": "query", "format": "json", "formatversion": 2, "maxlag": 5}
+_ALWAYS: dict[str, str | int] = {"action": "query", "format": "json", "formatversion": 2, "maxlag": 5}
 
 
 class _Found(BaseModel):
@@ -101,8 +101,8 @@ class MediaWiki:
             page = self._page(self._ask({"titles": entity, **_PAGE}, until))
             if page is not None:
                 return self._with_meaning(page, entity, until)
-        near = {"generator": "search", "gsrwhat": "nearmatch", "gsrsearch": entity, "gsrlimit": 1, **_PAGE}
-        reply = self._ask({**near, **_similar(entity)}, until)
+        near = {"generator": "search", "gsrwhat": "nearmatch", "gsrsearch": entity}
+        reply = self._ask({**_PAGE, **near, "gsrlimit": 1, **_similar(entity)}, until)
         page = self._page(reply)
         if page is not None:
             return self._with_meaning(page, entity, until)

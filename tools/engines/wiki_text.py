@@ -20,6 +20,7 @@ SIMILAR = 5
 # The paper's environment knows English only; the full stops of other scripts have no blank after them.
 _STOPS = "。！？।۔።"
 _ENDS = re.compile(rf"(?<=\.) |(?<=[{_STOPS}])\s*(?![{_STOPS}」』”’）)])")
+_APART = re.compile(r"\s+\.$")
 _DASHES = {ord(sign): to for signs, to in (("‐‑‒–—−", "-"), ("‘’ʼ", "'"), ("“”", '"'), ("_", " ")) for sign in signs}
 
 
@@ -74,7 +75,7 @@ def sentences(text: str) -> list[str]:
     """The sentences of a page."""
     found: list[str] = []
     for paragraph in text.split("\n"):
-        parts = (part.strip() for part in _ENDS.split(paragraph))
+        parts = (_APART.sub(".", part.strip()) for part in _ENDS.split(paragraph))
         found += [part for part in parts if part and part != "."]
     return found
 
