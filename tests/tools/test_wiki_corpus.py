@@ -218,7 +218,8 @@ def test_the_known_figures_hold(questions: list[dict[str, Any]], pages: list[dic
 
 
 def plain(parts: list[str]) -> list[str]:
-    return [part.strip(" .") for part in parts if part.strip(" .")]
+    bare = ("".join(part.split()).strip(".") for part in parts)
+    return [part for part in bare if part]
 
 
 def test_sentences_are_parted_as_in_the_paper(pages: list[dict[str, str]]) -> None:
