@@ -34,6 +34,8 @@ def by_chat_openai(server: FakeOpenAI) -> BaseChatModel:
 
 
 both_models = pytest.mark.parametrize("made", [by_address, by_chat_openai])
+# Each way of making the model with one of the ways of running: the four together find no more.
+both_pairs = pytest.mark.parametrize(("made", "way"), [(by_address, "invoke"), (by_chat_openai, "ainvoke")])
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +67,7 @@ def assert_concluded(result: dict[str, Any], reason: str, server: FakeOpenAI) ->
 # --- what may pass -----------------------------------------------------------------------------------------
 
 
-@both_models
-@both_ways
+@both_pairs
 def test_a_rate_limit_waits_as_long_as_the_provider_says(serve: Any, made: Made, way: Way) -> None:
     server = serve(Fail(429, "slow down", retry_after=0.4), "Page 3.")
     begun = time.monotonic()
@@ -105,8 +106,7 @@ def test_what_may_pass_is_tried_again(serve: Any, status: int) -> None:
     assert "busy" in retries[0]["detail"]
 
 
-@both_models
-@both_ways
+@both_pairs
 @pytest.mark.parametrize("status", [429, 500])
 def test_what_never_passes_ends_as_model_error_with_what_was_found(
     serve: Any, made: Made, way: Way, status: int
@@ -145,6 +145,22 @@ def test_a_stream_that_is_cut_is_tried_again(serve: Any, made: Made) -> None:
     assert [e["reason"] for e in events if e["type"] == "retry"] == ["model_error"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "overloaded", "code": 502},
+        {"message": "busy", "type": "overloaded_error"},
+        {"message": "slow down", "code": "rate_limit_exceeded"},
+    ],
+)
+def test_an_error_in_the_midst_of_a_stream_that_may_pass(serve: Any, error: dict[str, Any]) -> None:
+    body = f"data: {json.dumps({'error': error})}\n\n"
+    server = serve(Raw(body, kind="text/event-stream"), "Page 3.")
+    events = list(stream_steps(create_react_graph(by_address(server), [lookup]), question()))
+    assert events[-1]["text"] == "Page 3."
+    assert events[-1]["spent"]["model_calls"] == 2
+
+
 @both_ways
 def test_nobody_listens(way: Way) -> None:
     with socket.socket() as free:
@@ -153,6 +169,7 @@ def test_nobody_listens(way: Way) -> None:
     result = run(way, create_react_graph(f"http://127.0.0.1:{port}/v1#fake", [lookup]), question())
     assert result["stop"]["reason"] == "model_error"
     assert result["spent"]["model_calls"] == 3
+    assert f"http://127.0.0.1:{port}/v1" in result["stop"]["detail"], "it says what could not be reached"
     assert result["answer"].strip()
     assert_acceptable(result["messages"])
 
@@ -160,8 +177,7 @@ def test_nobody_listens(way: Way) -> None:
 # --- what never passes -------------------------------------------------------------------------------------
 
 
-@both_models
-@both_ways
+@both_pairs
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_what_cannot_pass_is_not_tried_again(serve: Any, made: Made, way: Way, status: int) -> None:
     server = serve(default=Fail(status, "that will not do"))
@@ -238,8 +254,7 @@ def _long(number: int) -> Reply:
     return Reply(calls=[("long_text", {"number": number})])
 
 
-@both_models
-@both_ways
+@both_pairs
 @pytest.mark.parametrize("overflow", [OVERFLOW, LLAMA_OVERFLOW], ids=["openai", "llama.cpp"])
 def test_a_prompt_that_is_too_long_is_cut_once(serve: Any, made: Made, way: Way, overflow: Fail) -> None:
     server = serve(_long(1), _long(2), _long(3), overflow, "Three texts.")
@@ -273,8 +288,7 @@ def test_a_closing_request_that_is_too_long_is_cut_too(serve: Any) -> None:
 # --- a reply that the server itself could not read ----------------------------------------------------------
 
 
-@both_models
-@both_ways
+@both_pairs
 def test_output_that_the_server_could_not_read_is_asked_for_again(serve: Any, made: Made, way: Way) -> None:
     server = serve(LLAMA_MALFORMED, "Page 3.")
     result = run(way, create_react_graph(made(server), [lookup]), question())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import httpx
 from langchain_core.exceptions import ContextOverflowError, ModelError, ModelRefusalError, OutputParserException
 
 from taograph.redaction import redact
@@ -23,6 +22,10 @@ _BROKEN = (
     "malformed_function_call",
 )
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
+# What an error in the midst of a stream says, which has no status of its own.
+_RETRYABLE_CODES = frozenset(
+    {"server_error", "overloaded_error", "rate_limit_exceeded", "rate_limit_error", "service_unavailable"}
+)
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -34,7 +37,9 @@ def is_retryable(error: BaseException) -> bool:
     status = status_of(error)
     if status is not None:
         return status in _RETRYABLE_STATUS or status >= 500
-    return isinstance(error, TimeoutError | ConnectionError | httpx.TransportError)
+    if {getattr(error, "code", None), getattr(error, "type", None)} & _RETRYABLE_CODES:
+        return True
+    return isinstance(error, TimeoutError | ConnectionError) or _is_transport_error(error)
 
 
 def is_overflow(error: BaseException) -> bool:
@@ -60,11 +65,12 @@ def refusal_text(error: BaseException) -> str | None:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status an error carries."""
-    for holder in (error, getattr(error, "response", None)):
-        status = getattr(holder, "status_code", None)
-        if isinstance(status, int):
-            return status
+    """The HTTP status an error carries; some providers put it in the code of an error within a stream."""
+    holders = ((error, "status_code"), (getattr(error, "response", None), "status_code"), (error, "code"))
+    for holder, field in holders:
+        status = getattr(holder, field, None)
+        if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()):
+            return int(status)
     return None
 
 
@@ -79,7 +85,28 @@ def retry_after(error: BaseException) -> float | None:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, without secrets."""
-    text = " ".join(redact(str(error)).split())
+    """An error in one line, without secrets; a connection that failed with its address."""
+    text = " ".join(redact(f"{error}{_place(error)}").split())
     name = type(error).__name__
     return f"{name}: {text[:300]}{'…' if len(text) > 300 else ''}" if text else name
+
+
+def _place(error: BaseException) -> str:
+    """Where a connection failed, and the first cause of it; nothing for an error that was answered."""
+    if getattr(error, "response", None) is not None:
+        return ""
+    try:
+        url = str(getattr(getattr(error, "request", None), "url", ""))
+    except RuntimeError:  # httpx: the request was never set
+        return ""
+    if not url:
+        return ""
+    first: BaseException = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    return f" ({url.partition('?')[0]}{f': {first}' if first is not error else ''})"
+
+
+def _is_transport_error(error: BaseException) -> bool:
+    """Of httpx or of httpx2, whichever a client library uses."""
+    return any(c.__name__ == "TransportError" and c.__module__.startswith("httpx") for c in type(error).__mro__)
