@@ -137,7 +137,7 @@ def pull(
     model = find(name)
     if model is None:
         raise ValueError(f"no model is called {name!r}: known are {names()}; any .gguf file can be used by path")
-    report = progress or _silent
+    report = _silent if progress is None else progress
     folder = models_dir()
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(model, folder, report):

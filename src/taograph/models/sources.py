@@ -79,7 +79,7 @@ def _hub(model: Model, offset: int) -> Iterator[bytes]:
 
 
 def _range(client: httpx.Client, url: str, offset: int, total: int) -> Iterator[bytes]:
-    headers = {"Range": f"bytes={offset}-"} if offset else {}
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={offset}-"} if offset else {})}
     with client.stream("GET", url, headers=headers) as response:
         if response.status_code >= 400:
             raise SourceFailed(f"HTTP {response.status_code} for {_plain(str(response.url))}")
@@ -91,9 +91,10 @@ def _range(client: httpx.Client, url: str, offset: int, total: int) -> Iterator[
                 raise SourceFailed("the server answered another range than the one asked for")
         else:
             skip = offset
-        if size.isdecimal() and int(size) != total and "content-encoding" not in response.headers:
+        if size.isdecimal() and int(size) != total:
             raise SourceFailed(f"the file there has {size} bytes; the one that is meant has {total}")
-        for chunk in response.iter_bytes(_CHUNK):
+        # Unbuffered: what has come before a connection breaks counts.
+        for chunk in response.iter_raw():
             if skip >= len(chunk):
                 skip -= len(chunk)
                 continue
