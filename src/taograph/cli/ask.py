@@ -31,24 +31,21 @@ def answer_to(value: Any) -> str:
         value: The interrupt's value, ``{"type": "question", "question": text}``.
 
     Raises:
-        Unanswered: Stdin is not a terminal, or the person left.
+        Unanswered: Stdin is not a terminal, or its input ended.
+        KeyboardInterrupt: The person left.
         CommandError: The interrupt wants something else than an answer to a question.
     """
     say(value)
     if not sys.stdin.isatty():
         raise Unanswered(left=False)
-    try:
-        while True:
-            sys.stderr.write("> ")
-            sys.stderr.flush()
-            line = sys.stdin.readline()
-            if not line:
-                raise Unanswered(left=True)
-            if line.strip():
-                return line.strip()
-    except KeyboardInterrupt:
-        sys.stderr.write("\n")
-        raise Unanswered(left=True) from None
+    while True:
+        sys.stderr.write("> ")
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise Unanswered(left=True)
+        if line.strip():
+            return line.strip()
 
 
 def say(value: Any) -> None:

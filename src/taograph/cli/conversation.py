@@ -154,9 +154,12 @@ class Conversation:
         try:
             with self._interrupts.raising():
                 return Command(resume={id: answer_to(value) for id, value in waiting.items()})
-        except Unanswered as still_open:
+        except (Unanswered, KeyboardInterrupt) as left:
+            still_open = left if isinstance(left, Unanswered) else Unanswered(left=True)
+            if still_open.left:
+                say("")
             if self._kept:
-                raise
+                raise still_open from None
             if not still_open.left:
                 say("Nobody can answer here: run it in a terminal, or with --thread ID to answer later.")
             self._cancel.request("a question was left unanswered")
