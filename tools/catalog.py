@@ -50,12 +50,16 @@ _Documents: TypeAlias = "Callable[[], Sequence[BaseTool]]"
 
 @dataclass(frozen=True, slots=True)
 class _BuiltIn:
-    """A tool of this package: what it does and needs, how to tell whether that is there, and how to load it."""
+    """A tool of this package: what it does and needs, how to tell whether that is there, and how to load it.
+
+    A run that names no tools gets it where ``default`` is set: not where a question would leave the machine.
+    """
 
     description: str
     load: Callable[[_Documents], Sequence[BaseTool]]
     needs: str = ""
     ready: Callable[[], bool] = lambda: True
+    default: bool = True
 
 
 def _from(module: str, name: str) -> Callable[[_Documents], Sequence[BaseTool]]:
@@ -85,6 +89,19 @@ def _documents_ready() -> bool:
     return Path(folder).expanduser().is_dir() if folder else find_spec(_CORPUS) is not None
 
 
+def _web(module: str) -> Callable[[_Documents], Sequence[BaseTool]]:
+    return lambda _: [getattr(import_module(f"taograph.tools.{module}"), f"{module}_tool")()]
+
+
+def _web_search_ready() -> bool:
+    return find_spec("ddgs") is not None or any(os.environ.get(name, "").strip() for name in _SEARCH_VARIABLES)
+
+
+def _open_page_ready() -> bool:
+    return all(find_spec(name) for name in ("trafilatura", "protego"))
+
+
+_SEARCH_VARIABLES = ("TAVILY_API_KEY", "BRAVE_SEARCH_API_KEY", "SERPER_API_KEY", "SEARXNG_URL")
 _DOCUMENTS_NEED = f"--docs FOLDER or {_FOLDER}, or the sample corpus: pip install taograph[docs]"
 _BUILT_IN: Mapping[str, _BuiltIn] = {
     "calculator": _BuiltIn("Works out arithmetic exactly.", _from("calculator", "calculator")),
@@ -101,6 +118,20 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         _documents_ready,
     ),
     "current_time": _BuiltIn("Tells date, time and weekday in any time zone.", _from("clock", "current_time")),
+    "web_search": _BuiltIn(
+        "Searches the web.",
+        _web("web_search"),
+        f"pip install taograph[web], or one of {', '.join(_SEARCH_VARIABLES)}",
+        _web_search_ready,
+        default=False,
+    ),
+    "open_page": _BuiltIn(
+        "Reads a web page or PDF as text, page by page.",
+        _web("open_page"),
+        "pip install taograph[web]",
+        _open_page_ready,
+        default=False,
+    ),
     "ask_person": _BuiltIn("Asks you a question and waits for the answer.", _from("person", "ask_person")),
 }
 
@@ -136,7 +167,7 @@ def load(spec: str | Sequence[str], *, docs: str | None = None) -> list[BaseTool
 
 
 def default_tools(docs: str | None = None) -> list[BaseTool]:
-    """The tools of a run that names none.
+    """The tools of a run that names none: those that ask nobody but the person.
 
     The document tools are over ``docs``, else over the folder in ``TAOGRAPH_DOCS``, else over the sample
     corpus; where its package isn't installed, they are left out.
@@ -148,7 +179,7 @@ def default_tools(docs: str | None = None) -> list[BaseTool]:
         ValueError: The folder does not exist.
     """
     without = () if docs or _folder() or find_spec(_CORPUS) else ("search_documents", "open_document")
-    return load([name for name in _BUILT_IN if name not in without], docs=docs)
+    return load([name for name, tool in _BUILT_IN.items() if tool.default and name not in without], docs=docs)
 
 
 def _brought() -> dict[str, EntryPoint]:

@@ -45,11 +45,6 @@ _EXAMPLE = ToolExample(
 )
 
 
-def available() -> bool:
-    """Whether the libraries that pages are read with are installed."""
-    return all(find_spec(name) for name in ("trafilatura", "protego"))
-
-
 def open_page_tool(
     *,
     allow_private: Iterable[str] = (),
@@ -81,7 +76,7 @@ def open_page_tool(
     Raises:
         ValueError: An entry of ``allow_private`` can't be read, or a library is missing; it says the fix.
     """
-    if not available():
+    if not all(find_spec(name) for name in ("trafilatura", "protego")):
         raise ValueError("open_page reads pages with trafilatura and protego: pip install taograph[web]")
     fetcher = Fetcher(
         AddressRules(allow_private),
