@@ -14,8 +14,9 @@ import encyclopedia
 import pytest
 
 from taograph.tools.engines import wiki_corpus
+from taograph.tools.engines.folding import folded
 from taograph.tools.engines.wiki_corpus import Corpus, CorpusError, build_corpus
-from taograph.tools.engines.wiki_text import Missing, Page, folded, sentences
+from taograph.tools.engines.wiki_text import Missing, Page, sentences
 from taograph.tools.policy import ToolError
 from taograph.tools.wikipedia import wikipedia_tools
 

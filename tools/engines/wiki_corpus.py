@@ -21,7 +21,8 @@ from urllib.parse import quote
 
 from taograph.folders import cache_folder
 from taograph.tools.engines.document_search import MAX_WORDS, query_words
-from taograph.tools.engines.wiki_text import SIMILAR, Missing, Page, folded, lists_meanings
+from taograph.tools.engines.folding import folded
+from taograph.tools.engines.wiki_text import SIMILAR, Missing, Page, lists_meanings
 
 _APPLICATION = 0x7A0D0C6  # marks a file as ours
 _SCHEMA = 1

@@ -8,7 +8,6 @@ search shows and how look-ups are counted depends on just that, so it is kept, a
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +20,6 @@ SIMILAR = 5
 _STOPS = "。！？।۔።"
 _ENDS = re.compile(rf"(?<=\.) |(?<=[{_STOPS}])\s*(?![{_STOPS}」』”’）)])")
 _APART = re.compile(r"\s+\.$")
-_DASHES = {ord(sign): to for signs, to in (("‐‑‒–—−", "-"), ("‘’ʼ", "'"), ("“”", '"'), ("_", " ")) for sign in signs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +92,3 @@ def holding(text: str, keyword: str) -> list[str]:
 def lists_meanings(text: str) -> bool:
     """Whether a page only lists what its title may mean, by the paper's sign of it."""
     return "may refer to:" in text
-
-
-def folded(title: str) -> str:
-    """A title without case, accents, and kinds of dashes and quotation marks."""
-    apart = unicodedata.normalize("NFKD", title.translate(_DASHES))
-    return " ".join("".join(sign for sign in apart if not unicodedata.combining(sign)).casefold().split())
