@@ -118,6 +118,7 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         _documents_ready,
     ),
     "current_time": _BuiltIn("Tells date, time and weekday in any time zone.", _from("clock", "current_time")),
+    "ask_person": _BuiltIn("Asks you a question and waits for the answer.", _from("person", "ask_person")),
     "web_search": _BuiltIn(
         "Searches the web.",
         _web("web_search"),
@@ -132,7 +133,6 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         _open_page_ready,
         default=False,
     ),
-    "ask_person": _BuiltIn("Asks you a question and waits for the answer.", _from("person", "ask_person")),
 }
 
 
