@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 
-from taograph.cancel import Cancellation, current_cancellation
+from taograph.cancel import Cancellation, current_cancellation, listen_to
 from taograph.graphs.loop.events import Event, utc_now
 from taograph.graphs.protocols.native import reasoning_fields
 
@@ -95,7 +95,7 @@ def stream_steps(
     switch = cancel or Cancellation()
     # The switch must not leak into the caller's context, which a generator shares.
     within = contextvars.copy_context()
-    within.run(_enter, switch)
+    leave = within.run(_enter, switch)
     reader = StepReader()
     parts = within.run(lambda: graph.stream(input, config, context=context, stream_mode=list(MODES), subgraphs=True))
     try:
@@ -105,6 +105,7 @@ def stream_steps(
         switch.request("the stream was abandoned")
         raise
     finally:
+        leave()
         within.run(parts.close)  # type: ignore[attr-defined]
 
 
@@ -119,7 +120,7 @@ async def astream_steps(
     """The async twin of :func:`stream_steps`."""
     switch = cancel or Cancellation()
     within = contextvars.copy_context()
-    within.run(_enter, switch)
+    leave = within.run(_enter, switch)
     queue: asyncio.Queue[Any] = asyncio.Queue()
 
     async def produce() -> None:
@@ -142,15 +143,18 @@ async def astream_steps(
         await asyncio.wait({producer}, timeout=_GRACE_SECONDS)
         raise
     finally:
+        leave()
         if not producer.done():
             producer.cancel()
 
 
-def _enter(switch: Cancellation) -> None:
+def _enter(switch: Cancellation) -> Callable[[], None]:
+    """Listen to a switch that an outer one throws, too; returns what ends that."""
     outer = current_cancellation()
-    if outer is not None and outer is not switch:
-        outer.subscribe(lambda: switch.request(outer.reason or "cancelled"))
-    switch.__enter__()
+    listen_to(switch)
+    if outer is None or outer is switch:
+        return lambda: None
+    return outer.subscribe(lambda: switch.request(outer.reason or "cancelled"))
 
 
 def _placed(where: tuple[str, ...], event: dict[str, Any]) -> Event:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langchain_core.messages import AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+
+COMPOSED = "taograph_composed"
+"""Marks an answer that the loop put together itself, with the reason there was no better one."""
 
 _TIGHT_CHARS = 600
 _KEPT_WHOLE = 2
@@ -25,7 +28,7 @@ def request(
         messages: The conversation so far, acceptable to a provider.
         tight: Show only the head of every observation but the last two: the answer to a context overflow.
     """
-    conversation = list(messages)
+    conversation = [_shown(message) for message in messages]
     head: list[AnyMessage] = []
     if conversation and isinstance(conversation[0], SystemMessage):
         # One system message: some templates refuse a second, and none may stand behind the examples.
@@ -34,6 +37,12 @@ def request(
     if system:
         head.append(SystemMessage(system))
     return [*head, *examples, *(_tightened(conversation) if tight else conversation)]
+
+
+def _shown(message: AnyMessage) -> AnyMessage:
+    """A message as the model is shown it: small models copy an answer that was composed for them."""
+    reason = message.additional_kwargs.get(COMPOSED)
+    return AIMessage(f"(This was not answered: {reason}.)", id=message.id) if reason else message
 
 
 def _tightened(messages: list[AnyMessage]) -> list[AnyMessage]:

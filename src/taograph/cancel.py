@@ -77,6 +77,11 @@ class Cancellation:
         _current.reset(self._tokens.pop())
 
 
+def listen_to(cancel: Cancellation) -> None:
+    """Make a switch the one that the context at hand listens to; for contexts that are thrown away."""
+    _current.set(cancel)
+
+
 def current_cancellation() -> Cancellation | None:
     """The switch that the code at hand runs under."""
     return _current.get()

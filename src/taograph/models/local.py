@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import openai
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -27,6 +27,7 @@ from taograph.folders import cache_folder
 from taograph.graphs.protocols.recover import may_become_call, split_tool_calls
 from taograph.models.catalog import DEFAULT, Model, find, names
 from taograph.models.endpoint import ChatEndpoint
+from taograph.models.local_grammar import call_grammar
 from taograph.models.local_lease import LocalServerError, lease_for
 from taograph.models.local_spec import ServerSpec, default_threads
 from taograph.models.local_transport import ADDRESS, AsyncLocalTransport, LocalTransport
@@ -50,6 +51,12 @@ class LocalChat(ChatEndpoint):
     worked_examples: bool = True
     """Whether the tools' worked examples should stand before the question: small models need them."""
 
+    free_of_charge: bool = True
+    """Nothing is charged for its tokens."""
+
+    constrain_calls: bool = False
+    """Whether replies are held to text or well-formed calls by a grammar; needs taograph's own template."""
+
     @classmethod
     def is_lc_serializable(cls) -> bool:
         """Not: what it holds is a process."""
@@ -58,6 +65,22 @@ class LocalChat(ChatEndpoint):
     @property
     def _llm_type(self) -> str:
         return "taograph-local"
+
+    def _get_request_payload(
+        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
+        if not self.constrain_calls or not payload.get("tools") or "response_format" in payload:
+            return payload
+        # The server takes no grammar together with tools, so the template gets them under another name.
+        tools, choice = payload.pop("tools"), payload.pop("tool_choice", None)
+        payload.pop("parallel_tool_calls", None)
+        payload["extra_body"] = {
+            **(payload.get("extra_body") or {}),
+            "chat_template_kwargs": {"offered": tools},
+            "grammar": call_grammar(tools, choice),
+        }
+        return payload
 
     def _generate(
         self,
@@ -151,6 +174,7 @@ def chat_model(name: str = "local", **options: Any) -> BaseChatModel:
         "max_tokens": _MAX_TOKENS,
         "stream_usage": True,
         "use_responses_api": False,
+        "constrain_calls": template == "bare_json",
         "timeout": httpx.Timeout(_READ_SECONDS, connect=10.0),
         **options,
     }
@@ -190,6 +214,8 @@ def _linger() -> float:
 
 def _offered(kwargs: dict[str, Any]) -> frozenset[str]:
     """The names of the tools that a request offers."""
+    if kwargs.get("tool_choice") == "none":
+        return frozenset()
     found = (tool.get("function", {}).get("name") for tool in kwargs.get("tools") or () if isinstance(tool, dict))
     return frozenset(name for name in found if name)
 
