@@ -176,12 +176,13 @@ async def _tried(ask: _Ask, timeout: float, tries: int) -> Any:  # noqa: ASYNC10
                 return await _once(ask, seconds)
     except ServiceError as error:
         if made > 1:
-            raise _again(error, f"{error} It was asked {made} times.") from error
+            raise _asked_often(error, made) from error
         raise
     raise AssertionError("unreachable: the last failure is raised again")
 
 
-def _again(error: ServiceError, text: str) -> ServiceError:
+def _asked_often(error: ServiceError, times: int) -> ServiceError:
+    text = f"{str(error).removesuffix(_GO_ON)}It was asked {times} times. {_GO_ON}"
     return ServiceError(text, status=error.status, payload=error.payload, passing=error.passing, wait=error.wait)
 
 
