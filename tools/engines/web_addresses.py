@@ -104,10 +104,11 @@ class Allowed:
             ValueError: It is none of those; the message says how to write it.
         """
         text = entry.strip().lower() if isinstance(entry, str) else ""
-        bare = re.fullmatch(r"(\[[^\]]*\](?:/\d{1,3})?|[^:\[\]]*)(?::(\d{1,5}))?", text)
         # An IPv6 address without brackets has colons of its own, and so no port.
-        name, port = (bare[1], int(bare[2]) if bare[2] else None) if bare else (text, None)
-        name = name.replace("[", "").replace("]", "")
+        found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\](/\d{1,3})?|([^:\[\]]*))(?::(\d{1,5}))?", text)
+        bracketed, length, plain, number = found.groups() if found else (None, None, text, None)
+        name = f"{bracketed}{length or ''}" if bracketed else plain or ""
+        port = int(number) if number else None
         if port is None or 0 < port < 65536:
             try:
                 return cls(None, ipaddress.ip_network(name), port)
@@ -201,10 +202,10 @@ def check_url(text: str) -> httpx.URL:
         raise WebError("url", "Only http:// and https:// URLs can be opened. Give one like https://example.org/page.")
     if url.userinfo:
         raise WebError("url", "A URL with a user name or password in it is not opened. Leave out what is before the @.")
-    if not host or not 0 < (url.port or 443) < 65536:
-        raise WebError(
-            "url", "The URL names no host and port that there can be. Give one like https://example.org/page."
-        )
+    if not host:
+        raise WebError("url", "The URL names no host. Give one like https://example.org/page.")
+    if url.port is not None and not 0 < url.port < 65536:
+        raise WebError("url", f"There is no port {url.port}. Leave it out of the URL.")
     if "%" in host:
         raise WebError("url", "A host with a percent sign in it is not opened. Write the host plainly.")
     if _odd_number(host) or (":" not in host and not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", host)):
