@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import jsonschema
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
@@ -23,6 +22,7 @@ from taograph.calls import TOOL_THREADS, Call, Cancelled, Steps, TimedOut
 from taograph.redaction import redact
 from taograph.tools.policy import ToolPolicy, policy_of
 from taograph.tools.results import condense, keep_whole
+from taograph.tools.schemas import complaints, fault_of
 
 log = logging.getLogger("taograph.tools")
 
@@ -111,14 +111,15 @@ def check_arguments(tool: BaseTool, args: Mapping[str, Any]) -> str | None:
     schema = tool.tool_call_schema
     problems: list[str] = []
     if isinstance(schema, dict):
-        for found in jsonschema.Draft202012Validator(schema).iter_errors(dict(args)):
-            where = ".".join(str(part) for part in found.absolute_path)
-            problems.append(f"{where}: {found.message}" if where else found.message)
+        if fault_of(schema) is None:  # else nobody but the tool can tell
+            problems += complaints(schema, dict(args))
     elif issubclass(schema, BaseModel):
         try:
             schema.model_validate(dict(args))
         except ValidationError as error:
             problems += [_problem(one["loc"], one["msg"]) for one in error.errors(include_url=False)]
+        except Exception as error:  # noqa: BLE001 - a validator of the tool's own
+            problems.append(f"a value was not accepted ({type(error).__name__})")
         unknown = sorted(set(args) - _accepted(schema))
         if unknown and schema.model_config.get("extra") not in ("allow", "forbid"):
             problems.append(f"{', '.join(unknown)}: no such argument")

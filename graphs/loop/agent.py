@@ -19,6 +19,7 @@ from taograph.models.prices import Price, model_name, price_of
 from taograph.models.resolving import resolve
 from taograph.tools.policy import as_tool, policy_of
 from taograph.tools.results import READ_RESULT, make_read_result
+from taograph.tools.schemas import fault_of_references
 
 Protocol = Literal["auto", "native", "text"]
 Verifier = Callable[..., Any] | BaseChatModel | str
@@ -180,6 +181,9 @@ def _tools(sources: Sequence[BaseTool | Callable[..., Any]]) -> tuple[BaseTool, 
         if tool.name in seen:
             raise ValueError(f"two tools are named {tool.name!r}: rename one, since a call could mean either")
         seen.add(tool.name)
+        fault = fault_of_references(tool.args_schema) if isinstance(tool.args_schema, Mapping) else None
+        if fault:
+            raise ValueError(f"tool {tool.name!r}: its argument schema cannot be used: {fault}")
     if READ_RESULT not in seen and any(policy_of(tool).max_chars is not None for tool in made):
         made.append(make_read_result())
     return tuple(made)

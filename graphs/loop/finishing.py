@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
@@ -16,11 +18,12 @@ from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop
 from taograph.graphs.loop.structure import Structure, WrongForm
 from taograph.graphs.loop.trajectory import feedback, read_trajectory
+from taograph.graphs.loop.window import COMPOSED
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import without_calls
 from taograph.graphs.protocols.native import text_of
 from taograph.graphs.protocols.recover import recover_tool_calls
-from taograph.models.failures import describe
+from taograph.models.failures import describe, status_of
 
 _SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600
 
@@ -64,10 +67,12 @@ def conclude(session: Session, messages: Sequence[AnyMessage], stop: Stop, answe
             answer = json.dumps(value, ensure_ascii=False)
     elif answer is None and _may_ask(session, stop):
         answer = yield from _closing(session, messages, stop)
+    told: dict[str, Any] = {}
     if not answer:
         answer = compose(messages, stop)
+        told = {COMPOSED: stop["reason"]}
     if answer != given and not _ends_with(session.messages, answer):
-        session.messages.append(AIMessage(answer))
+        session.messages.append(AIMessage(answer, additional_kwargs=told))
     session.run["done"] = True
     session.teller.tell("stop", reason=stop["reason"], detail=stop["detail"])
     extra = {"structured": update["structured"]} if structure is not None else {}
@@ -138,11 +143,11 @@ def _structured(
     if stop["reason"] != "final":
         instruction = f"{prompts.CLOSING.format(why=stop['detail'])} {instruction}"
     talk: list[AnyMessage] = [*messages, feedback(instruction, "structure")]
-    model = _taking(session.bound.model, structure)
-    problem = ""
-    for _ in range(session.limits.malformed + 1):
+    ways = _ways(session.bound.model, structure)
+    problem, tried = "", 0
+    while tried <= session.limits.malformed:
         try:
-            reply = yield from session.ask_to_fit(model, talk, reserve=session.limits.reserve_seconds, quiet=True)
+            reply = yield from session.ask_to_fit(ways[0], talk, reserve=session.limits.reserve_seconds, quiet=True)
             return structure.read(reply), stop
         except WrongForm as wrong:
             problem = str(wrong)
@@ -150,10 +155,15 @@ def _structured(
         except (Cancelled, TimedOut):
             return None, _without_structure(stop, "no time was left to give the required form", "deadline")
         except GaveUp as failure:
+            if len(ways) > 1 and status_of(failure.error) in (400, 422):
+                ways.pop(0)
+                session.teller.tell("retry", reason="structured_output", detail=describe(failure.error))
+                continue
             return None, _without_structure(stop, describe(failure.error), "model_error")
+        tried += 1
         said = text_of(reply) or json.dumps([call["args"] for call in reply.tool_calls], ensure_ascii=False)
         talk += [AIMessage(said), feedback(prompts.STRUCTURE_WRONG.format(problems=problem), "structure")]
-    tries = f"the answer did not fit response_format in {session.limits.malformed + 1} tries: {problem}"
+    tries = f"the answer did not fit response_format in {tried} tries: {problem}"
     return None, _without_structure(stop, tries)
 
 
@@ -164,11 +174,16 @@ def _without_structure(stop: Stop, why: str, reason: Any = "malformed_output") -
     return Stop(reason=reason, detail=why, step=stop["step"])
 
 
-def _taking(model: Any, structure: Structure) -> Runnable[Any, Any]:
-    try:
-        return model.bind_tools([structure.tool], tool_choice=structure.name)  # type: ignore[no-any-return]
-    except (NotImplementedError, ValueError, TypeError):
-        return model  # type: ignore[no-any-return]  # the prompt asks for JSON as text, too
+def _ways(model: BaseChatModel, structure: Structure) -> list[Runnable[Any, Any]]:
+    """Ways to ask for the form, best first: as a call that is forced, as one that is offered, as JSON in the text.
+
+    Some endpoints refuse a forced call, some any; some models take none.
+    """
+    ways: list[Runnable[Any, Any]] = []
+    for choice in ({"tool_choice": structure.name}, {}):
+        with contextlib.suppress(NotImplementedError, ValueError, TypeError):
+            ways.append(model.bind_tools([structure.tool], **choice))
+    return [*ways, model]
 
 
 def _ends_with(messages: Sequence[AnyMessage], answer: str) -> bool:

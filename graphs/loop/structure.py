@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_origin
 
-import jsonschema
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from taograph.graphs.protocols.acceptable import safe_name, storable
 from taograph.graphs.protocols.native import text_of
+from taograph.tools.schemas import complaints, fault_of
+
+# Models put raw line breaks into strings; strict=False reads them.
+_DECODER = json.JSONDecoder(strict=False)
+# A text may hold many braces that begin nothing.
+_MOST_TRIED = 50
 
 
 class WrongForm(ValueError):  # noqa: N818 - reads as what it says
@@ -53,17 +59,14 @@ class Structure:
             return self.validate(calls[0]["args"])
         if message.invalid_tool_calls:
             raise WrongForm("the arguments are not a JSON object")
-        text = text_of(message)
-        start = text.find("{")
-        if start < 0:
-            raise WrongForm("there is no JSON object in the reply")
-        try:
-            value, _ = json.JSONDecoder().raw_decode(text[start:])
-        except (ValueError, RecursionError) as error:
-            raise WrongForm(f"the JSON cannot be read: {error}") from None
-        if set(value) == {"name", "arguments"} and value["name"] == self.name:  # a call, written as text
-            value = value["arguments"]
-        return self.validate(value)
+        wrong = WrongForm("there is no JSON object in the reply")
+        for found in _objects(text_of(message)):
+            is_call = set(found) == {"name", "arguments"} and found["name"] == self.name  # written as text
+            try:
+                return self.validate(found["arguments"] if is_call else found)
+            except WrongForm as error:
+                wrong = error
+        raise wrong
 
 
 def read_structure(form: Any) -> Structure:
@@ -79,6 +82,8 @@ def read_structure(form: Any) -> Structure:
         return _from_json_schema(form)
     if hasattr(form, "schema") and not isinstance(form, type):  # ToolStrategy, ProviderStrategy of create_agent
         return read_structure(form.schema)
+    if not isinstance(form, type) and get_origin(form) is None:
+        raise ValueError(f"response_format={form!r}: give a Pydantic model, a TypedDict, a dataclass or a JSON Schema")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(form)
         schema = adapter.json_schema()
@@ -91,36 +96,59 @@ def read_structure(form: Any) -> Structure:
 
     def validate(value: Any) -> Any:
         try:
-            return adapter.dump_python(adapter.validate_python(value), mode="json")
+            return _storable(adapter.dump_python(adapter.validate_python(value), mode="json"))
         except ValidationError as error:
             found = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
             raise WrongForm("; ".join(f"{where}: {what}" if where else what for where, what in found[:8])) from None
+        except WrongForm:
+            raise
+        except Exception as error:  # a validator of the caller's own
+            raise WrongForm(f"a value was not accepted ({type(error).__name__})") from error
 
     if isinstance(form, type) and issubclass(form, BaseModel) and form.__doc__:
         schema = {**schema, "description": schema.get("description") or form.__doc__}
-    return Structure(str(getattr(form, "__name__", "Answer")), schema, validate)
+    return Structure(safe_name(str(getattr(form, "__name__", "Answer"))), schema, validate)
 
 
 def _from_json_schema(form: Mapping[str, Any]) -> Structure:
     if "json_schema" in form:  # the form OpenAI's API takes
         inner = form["json_schema"]
-        return _from_json_schema({"title": inner.get("name", "Answer"), **inner.get("schema", {})})
-    try:
-        jsonschema.Draft202012Validator.check_schema(form)
-    except jsonschema.SchemaError as error:
-        raise ValueError(f"response_format is not a valid JSON Schema: {error.message}") from error
+        if not isinstance(inner, Mapping) or not isinstance(inner.get("schema"), Mapping):
+            raise ValueError('response_format: write {"json_schema": {"name": …, "schema": {…}}}')
+        return _from_json_schema({"title": inner.get("name", "Answer"), **inner["schema"]})
     if form.get("type", "object") != "object":
         raise ValueError(f"response_format has type {form['type']!r}: the answer must be an object with fields")
-    validator = jsonschema.Draft202012Validator(form)
+    fault = fault_of(form)
+    if fault:
+        raise ValueError(f"response_format cannot be used: {fault}")
 
     def validate(value: Any) -> Any:
-        found = [
-            f"{'.'.join(map(str, e.absolute_path))}: {e.message}" if e.absolute_path else e.message
-            for e in validator.iter_errors(value)
-        ]
+        found = complaints(form, value)
         if found:
-            raise WrongForm("; ".join(found[:8]))
-        return value
+            raise WrongForm("; ".join(found))
+        return _storable(value)
 
-    name = "".join(c if c.isalnum() or c in "_-" else "_" for c in str(form.get("title") or "Answer"))[:64]
-    return Structure(name, {"type": "object", **form}, validate)
+    return Structure(safe_name(str(form.get("title") or "Answer")), {"type": "object", **form}, validate)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text, each only as a whole."""
+    start, tried = text.find("{"), 0
+    while start >= 0 and tried < _MOST_TRIED:
+        tried += 1
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            yield value
+        start = text.find("{", end)
+
+
+def _storable(value: Any) -> Any:
+    try:
+        if storable(value) is value:
+            return value
+    except RecursionError:
+        raise WrongForm("it is nested too deeply") from None
+    raise WrongForm("a whole number has more than 64 bits, which cannot be kept")

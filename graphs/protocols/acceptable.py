@@ -125,7 +125,7 @@ class _Calls:
     def add(self, call: ToolCall) -> None:
         """A call with arguments."""
         try:
-            args = _storable(call["args"])
+            args = storable(call["args"])
         except RecursionError:
             self.repairs.append("arguments nested too deeply")
             self._keep(call["name"], {}, call["id"], "The arguments are nested too deeply, so the call was not run.")
@@ -166,7 +166,7 @@ class _Calls:
             self.refused[call_id] = refused
 
 
-def _storable(value: Any, depth: int = 0) -> Any:
+def storable(value: Any, depth: int = 0) -> Any:
     """A JSON value that a checkpoint can hold: whole numbers beyond 64 bits, which it cannot, become text.
 
     A value that needs no change is returned as it is.
@@ -179,10 +179,10 @@ def _storable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     if isinstance(value, dict):
-        made = {key: _storable(inner, depth + 1) for key, inner in value.items()}
+        made = {key: storable(inner, depth + 1) for key, inner in value.items()}
         return value if all(made[key] is value[key] for key in value) else made
     if isinstance(value, list):
-        items = [_storable(inner, depth + 1) for inner in value]
+        items = [storable(inner, depth + 1) for inner in value]
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     return value
 

@@ -9,9 +9,10 @@ import pytest
 from langchain_core.exceptions import ModelRefusalError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 from support import Counting, Way, asks, assert_acceptable, assert_ended, both_ways, lookup, question, run, thread
 
 from taograph import Limits, create_react_graph, stream_steps, tool
@@ -341,3 +342,71 @@ def test_a_refusal_by_error_is_a_refusal() -> None:
     assert_ended(result, "refusal", model)
     assert "I won't do that." in result["answer"]
     assert_acceptable(result["messages"])
+
+
+# --- schemas that others wrote -----------------------------------------------------------------------------
+
+
+def remote_tool(schema: dict[str, Any], seen: list[Any]) -> Any:
+    """A tool as MCP adapters make it: its schema is a dict from the server."""
+
+    def take(**given: Any) -> str:
+        seen.append(given)
+        return "taken"
+
+    return StructuredTool(name="take", description="Take something.", args_schema=schema, func=take)
+
+
+OWN_SCHEMAS = {
+    "not valid": {"type": "object", "properties": {"a": {"type": "whatever"}}},
+    "a pattern that is none": {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}},
+}
+
+
+@pytest.mark.parametrize("schema", OWN_SCHEMAS.values(), ids=OWN_SCHEMAS.keys())
+def test_a_tool_whose_schema_is_faulty_does_not_kill_the_run(schema: dict[str, Any]) -> None:
+    seen: list[Any] = []
+    model = ScriptedModel(replies=[asks(call("take", {"a": "x"})), "Done."])
+    result = create_react_graph(model, [remote_tool(schema, seen)]).invoke(question())
+    assert_ended(result, "final", model)
+    assert seen == [{"a": "x"}] or observations(result)[0].status == "error"
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/Missing", "http://127.0.0.1:9/a.json", "other.json#/a"])
+def test_a_tool_whose_schema_lacks_a_part_is_refused_when_the_graph_is_built(reference: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"anyOf": [{"$ref": reference}, {"type": "null"}]}}}
+    with pytest.raises(ValueError, match="'take'") as caught:
+        create_react_graph(ScriptedModel(), [remote_tool(schema, [])])
+    assert reference in str(caught.value)
+
+
+def test_a_tool_with_a_schema_of_its_own_is_checked_by_it() -> None:
+    seen: list[Any] = []
+    to = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+    schema = {"type": "object", "properties": {"to": to}, "required": ["to"], "additionalProperties": False}
+    wrong = [{}, {"to": {"number": "five"}}, {"to": {"number": 5}, "more": 1}]
+    model = ScriptedModel(replies=[asks(*(call("take", a) for a in [*wrong, {"to": {"number": 5}}])), "Done."])
+    result = create_react_graph(model, [remote_tool(schema, seen)]).invoke(question())
+    assert_ended(result, "final", model)
+    assert seen == [{"to": {"number": 5}}]
+    for told, name in zip(observations(result), ["to", "to.number", "more"], strict=False):
+        assert name in str(told.content)
+
+
+def test_a_check_of_the_tools_own_that_raises_is_an_observation() -> None:
+    class Args(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def known(cls, name: str) -> str:
+            return {"Ada": "Ada"}[name]
+
+    def find(name: str) -> str:
+        return f"found {name}"
+
+    made = StructuredTool(name="find", description="Find somebody.", args_schema=Args, func=find)
+    model = ScriptedModel(replies=[asks(call("find", {"name": "Bo"})), asks(call("find", {"name": "Ada"})), "Done."])
+    result = create_react_graph(model, [made]).invoke(question())
+    assert_ended(result, "final", model)
+    assert [m.status for m in observations(result)] == ["error", "success"]
