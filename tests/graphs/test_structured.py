@@ -364,28 +364,27 @@ def test_a_form_of_an_earlier_run_is_not_left_over() -> None:
 # --- forms that cannot be used -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        int,
-        list[int],
-        Place | None,
-        "Place",
-        Place(name="Ada", page=3),
-        [Place],
-        ToolStrategy(Place | PlaceData),
-        {"type": "array", "items": {"type": "string"}},
-        {"type": "strange"},
-        {"title": "A", "type": "object", "properties": {"a": {"type": 5}}},
-        {"title": "A", "type": "object", "properties": {"a": {"$ref": "#/$defs/Missing"}}},
-        {"title": "A", "type": "object", "properties": {"a": {"anyOf": [{"$ref": "other.json#/$defs/B"}]}}},
-        {"title": "A", "type": "object", "properties": {"a": {"$ref": "http://example.org/schema.json"}}},
-        {"json_schema": "Place"},
-        {"type": "json_schema", "json_schema": {"name": "place", "schema": "not a schema"}},
-        lambda: None,
-    ],
-    ids=str,
-)
+UNUSABLE: dict[str, Any] = {
+    "a number": int,
+    "a list": list[int],
+    "a union": Place | None,
+    "a name": "Place",
+    "a value": Place(name="Ada", page=3),
+    "a list with a model": [Place],
+    "a strategy with a union": ToolStrategy(Place | PlaceData),
+    "a function": lambda: None,
+    "a schema of an array": {"type": "array", "items": {"type": "string"}},
+    "no type": {"type": "strange"},
+    "no type within": {"title": "A", "type": "object", "properties": {"a": {"type": 5}}},
+    "a lost part": {"title": "A", "type": "object", "properties": {"a": {"$ref": "#/$defs/Missing"}}},
+    "another file": {"title": "A", "type": "object", "properties": {"a": {"anyOf": [{"$ref": "o.json#/$defs/B"}]}}},
+    "another host": {"title": "A", "type": "object", "properties": {"a": {"$ref": "http://example.org/s.json"}}},
+    "openai's form without one": {"json_schema": "Place"},
+    "openai's form with text": {"type": "json_schema", "json_schema": {"name": "place", "schema": "none"}},
+}
+
+
+@pytest.mark.parametrize("form", UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_a_form_that_cannot_be_used_is_a_clear_error_when_the_graph_is_built(form: Any) -> None:
     with pytest.raises(ValueError, match="response_format"):
         create_react_graph(ScriptedModel(), [], response_format=form)
