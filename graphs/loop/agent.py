@@ -76,15 +76,18 @@ class Bound:
         model: The model alone, as it is asked for a closing answer.
         acting: The model with the tools.
         examples: Worked examples that stand before the conversation.
-        price: Its price, or None where nobody knows it.
         name: Its name, for events.
     """
 
     model: BaseChatModel
     acting: Runnable[Any, Any]
     examples: tuple[AnyMessage, ...]
-    price: Price | None
     name: str
+
+    @property
+    def price(self) -> Price | None:
+        """Its price, or None where nobody knows it; looked up each time, since it can be set later."""
+        return price_of(self.model)
 
     @classmethod
     def make(cls, model: BaseChatModel, agent: Agent) -> Bound:
@@ -108,7 +111,7 @@ class Bound:
 
             examples = tuple(worked_examples(agent.tools))
         name = model_name(model) or type(model).__name__
-        return cls(model, acting, examples, price_of(model), name)
+        return cls(model, acting, examples, name)
 
 
 def make_agent(
@@ -157,21 +160,25 @@ def make_agent(
         name=name,
     )
     if agent.model is not None:
-        check_price(agent.bound(None), limits)
+        check_prices(agent, agent.bound(None), limits)
     return agent
 
 
-def check_price(bound: Bound, limits: Limits) -> None:
+def check_prices(agent: Agent, bound: Bound, limits: Limits) -> None:
     """Refuse a cost limit that could not be kept.
 
     Raises:
-        ValueError: The price of the model is not known.
+        ValueError: The price of a model is not known.
     """
-    if limits.cost is not None and bound.price is None:
-        raise ValueError(
-            f"limits.cost={limits.cost!r}, but the price of {bound.name!r} is not known, so the limit could not be "
-            "kept: set it with taograph.models.set_price or the file TAOGRAPH_PRICES names, or drop the limit"
-        )
+    if limits.cost is None:
+        return
+    for model in (bound.model, agent.verify):
+        if isinstance(model, BaseChatModel) and price_of(model) is None:
+            name = model_name(model) or type(model).__name__
+            raise ValueError(
+                f"limits.cost={limits.cost!r}, but the price of {name!r} is not known, so the limit could not be "
+                "kept: set it with taograph.models.set_price or the file TAOGRAPH_PRICES names, or drop the limit"
+            )
 
 
 def _tools(sources: Sequence[BaseTool | Callable[..., Any]]) -> tuple[BaseTool, ...]:

@@ -24,6 +24,7 @@ from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import filled, is_blank
 from taograph.graphs.protocols.native import Reply, read_reply, text_of, thought_of
 from taograph.models.failures import describe, is_malformed, refusal_text
+from taograph.tools.running import check_arguments
 
 # `verify` may send the loop on so often; then the answer stands, and the result says that it objected.
 OBJECTIONS = 2
@@ -165,10 +166,15 @@ class Turn:
             for call in runnable[left:]:
                 run["refused"][call["id"] or ""] = prompts.NOT_RUN.format(why=f"only {limit} tool calls are allowed")
             runnable = runnable[:left]
-        run["called"] = sorted({*run["called"], *(call["name"] for call in runnable)})
+        run["called"] = sorted({*run["called"], *(call["name"] for call in runnable if self._fits(call))})
         if self.room < _FOR_ACT:
             return self._stop("step_limit", self._recursion_detail())
         return None
+
+    def _fits(self, call: ToolCall) -> bool:
+        """Whether a call will reach its tool: one that does not has not called it."""
+        tool = self.agent.by_name.get(call["name"])
+        return tool is not None and check_arguments(tool, call["args"]) is None
 
     def _answered(self, reply: Reply) -> Steps[Stop | None]:
         session, run = self.session, self.session.run

@@ -18,7 +18,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from taograph.calls import MODEL_THREADS, Call, Cancelled, Pause, Steps, TimedOut
 from taograph.cancel import current_cancellation
-from taograph.graphs.loop.agent import Agent, Bound, check_price
+from taograph.graphs.loop.agent import Agent, Bound, check_prices
 from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
 from taograph.graphs.loop.context import read_context, with_context
 from taograph.graphs.loop.events import Spent, utc_now
@@ -130,7 +130,7 @@ class Session:
         """
         settings = read_context(runtime_of(config).context)
         limits = with_context(agent.limits, settings)
-        check_price(bound, limits)
+        check_prices(agent, bound, limits)
         run = _new_run(new_turn) if new_turn is not None else Bookkeeping(**state["run"])
         return cls(
             agent=agent,

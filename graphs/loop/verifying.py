@@ -41,7 +41,10 @@ def objection(
     try:
         if isinstance(verify, BaseChatModel):
             return (yield from _ask_model(session, verify, answer, trajectory))
-        return _finding((yield _call(session, verify, answer, trajectory)))
+        said = yield _call(session, verify, answer, trajectory)
+        if inspect.isawaitable(said):  # a plain function that hands on what an async one gave it
+            said = yield Call(None, lambda: said, session.seconds_left(), TOOL_THREADS)
+        return _finding(said)
     except (Cancelled, TimedOut):
         return Finding(note="the answer was not verified: no time was left")
     except GaveUp as failure:
@@ -58,11 +61,15 @@ def _call(session: Session, verify: Callable[..., Any], answer: str, trajectory:
 
 
 def _finding(said: Any) -> Finding:
-    if said is None or said is True or said == "":
+    if said is None or said is True:
         return Finding()
     if said is False:
         return Finding("the answer does not hold against the observations.")
-    return Finding(str(said))
+    if isinstance(said, str):
+        return Finding(said.strip())
+    return Finding(
+        note=f"the answer was not verified: verify returned a {type(said).__name__}, not a text, bool or None"
+    )
 
 
 def _ask_model(session: Session, model: BaseChatModel, answer: str, trajectory: Trajectory) -> Steps[Finding]:
@@ -70,4 +77,6 @@ def _ask_model(session: Session, model: BaseChatModel, answer: str, trajectory: 
     text = prompts.VERIFY.format(question=trajectory.question, observations="\n".join(seen) or "(none)", answer=answer)
     reply = yield from session.ask(model, [HumanMessage(text)], quiet=True, price=price_of(model))
     said = text_of(reply).strip()
+    if not said:
+        return Finding(note="the answer was not verified: the verifying model gave no verdict")
     return Finding() if said.rstrip(".! ").upper() == "OK" or said.upper().startswith("OK\n") else Finding(said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,11 +32,22 @@ class FlatPrice:
         input: Of tokens sent.
         output: Of tokens received.
         cached: Of tokens sent that the provider had in its cache; as ``input`` when None.
+
+    Raises:
+        ValueError: A price that is not a number from 0 upwards.
     """
 
     input: float
     output: float
     cached: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cached"):
+            value = getattr(self, name)
+            if value is None and name == "cached":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{name}={value!r}: give US dollars for a million tokens, 0 or more")
 
     def dollars(self, sent: int, received: int, cached: int) -> float:
         """As :class:`Price`."""

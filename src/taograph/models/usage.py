@@ -39,7 +39,8 @@ def usage_of(request: Sequence[BaseMessage], reply: AIMessage, price: Price | No
         sent, received, cached = _estimate(request), _estimate([reply]), 0
     else:
         sent, received = told["input_tokens"], told["output_tokens"]
-        cached = (told.get("input_token_details") or {}).get("cache_read") or 0
+        # Some providers count what came from the cache beside what was sent.
+        cached = min((told.get("input_token_details") or {}).get("cache_read") or 0, sent)
     cost = price.dollars(sent, received, cached) if price else 0.0
     return Usage(sent, received, cached, cost)
 
