@@ -25,7 +25,7 @@ _TRIES = 2
 _PASSING = frozenset({429, 500, 502, 503, 504})
 _SILENCE_SECONDS = 10.0
 """How long one read may wait, where the whole is allowed longer."""
-_RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
 _GOOD = (200, 203)
 _BINARY = re.compile(
     r"(?:image/(?!svg)|audio/|video/|font/|application/(?:zip|gzip|zstd|x-(?:tar|7z|rar|bzip|gzip|msdownload|shockwave)"
@@ -196,11 +196,11 @@ def _redirect(response: httpx.Response) -> httpx.URL | None:
     """Where a redirect leads, checked like any URL; None where the answer is none."""
     if not response.has_redirect_location:
         return None
+    host = response.url.host
     try:
-        target = response.url.join(response.headers["location"])
-    except (httpx.InvalidURL, ValueError) as error:
-        raise WebError("redirects", f"{response.url.host} redirects to what is no URL. Use another source.") from error
-    return check_url(str(target))
+        return check_url(str(response.url.join(response.headers["location"])))
+    except (WebError, httpx.InvalidURL, ValueError) as error:
+        raise WebError("redirects", f"{host} redirects to a URL that is not opened. Use another source.") from error
 
 
 def _asked_to_wait(response: httpx.Response) -> float:
