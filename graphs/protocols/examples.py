@@ -16,6 +16,8 @@ from langchain_core.tools import BaseTool
 from taograph.tools.policy import ToolExample, policy_of
 
 PER_TOOL = 6
+EXAMPLE_ID = "example_"
+"""What the ids of the examples' calls begin with."""
 
 
 def worked_examples(tools: Sequence[BaseTool], *, per_tool: int = PER_TOOL) -> list[AnyMessage]:
@@ -34,7 +36,7 @@ def worked_examples(tools: Sequence[BaseTool], *, per_tool: int = PER_TOOL) -> l
         raise ValueError(f"per_tool={per_tool!r}: give 0 or more")
     messages: list[AnyMessage] = []
     for number, (name, example) in enumerate(_in_turns(tools, per_tool), start=1):
-        call_id = f"example_{number}"
+        call_id = f"{EXAMPLE_ID}{number}"
         messages += [
             HumanMessage(example.question),
             AIMessage("", tool_calls=[tool_call(name=name, args=dict(example.args), id=call_id)]),

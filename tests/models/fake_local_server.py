@@ -69,11 +69,15 @@ def envelope(*choices: dict[str, Any], **more: Any) -> dict[str, Any]:
 class Fake:
     template = "bare_json"
 
-    def __init__(self, _: ServerSpec, key: str) -> None:
+    def __init__(self, spec: ServerSpec, key: str) -> None:
         Handler.key = key
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        self._kept = spec.run_dir / "kept"
+
+    def keep(self, prefix: bytes) -> None:
+        self._kept.write_bytes(prefix)
 
 
 if __name__ == "__main__":

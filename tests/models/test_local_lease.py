@@ -215,3 +215,27 @@ def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAOGRAPH_LOCAL_THREADS", "all")
     with pytest.raises(ValueError, match="TAOGRAPH_LOCAL_THREADS"):
         default_threads()
+
+
+def test_the_server_keeps_the_prefix_it_was_told_last(make_lease: MakeLease, spec: ServerSpec) -> None:
+    lease, other = make_lease(), make_lease()
+    lease.prefix = b'{"messages": ["first"]}'
+    record = lease.record()
+    other.record()
+    lease.prefix = b'{"messages": ["' + b"x" * 200_000 + b'"]}'
+    assert lease.record() is record, "telling it does not disturb the hold"
+    lease.drop()
+    other.drop()
+    assert wait_for(lambda: not alive(record.pid))
+    assert (spec.run_dir / "kept").read_bytes() == lease.prefix
+
+
+def test_what_old_servers_left_is_swept(make_lease: MakeLease, spec: ServerSpec) -> None:
+    spec.run_dir.mkdir()
+    old, new = spec.run_dir / "old.slot", spec.run_dir / "new.slot"
+    for path in (old, new):
+        path.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    make_lease().record()
+    assert not old.exists()
+    assert new.exists()

@@ -21,14 +21,15 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai.chat_models.base import OpenAIContextOverflowError
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
 
 from taograph.folders import cache_folder
+from taograph.graphs.protocols.examples import EXAMPLE_ID
 from taograph.graphs.protocols.recover import may_become_call, split_tool_calls
 from taograph.models.catalog import DEFAULT, Model, find, names
 from taograph.models.endpoint import ChatEndpoint
 from taograph.models.local_grammar import call_grammar
-from taograph.models.local_lease import LocalServerError, lease_for
+from taograph.models.local_lease import Lease, LocalServerError, lease_for
 from taograph.models.local_spec import ServerSpec, default_threads
 from taograph.models.local_transport import ADDRESS, AsyncLocalTransport, LocalTransport
 from taograph.models.pull import ModelNotPulled, locate, pulled
@@ -57,6 +58,8 @@ class LocalChat(ChatEndpoint):
     constrain_calls: bool = False
     """Whether replies are held to text or well-formed calls by a grammar; needs taograph's own template."""
 
+    _lease: Lease | None = PrivateAttr(default=None)
+
     @classmethod
     def is_lc_serializable(cls) -> bool:
         """Not: what it holds is a process."""
@@ -80,6 +83,7 @@ class LocalChat(ChatEndpoint):
             "chat_template_kwargs": {"offered": tools},
             "grammar": call_grammar(tools, choice),
         }
+        _remember_prefix(self._lease, payload)
         return payload
 
     def _generate(
@@ -178,7 +182,7 @@ def chat_model(name: str = "local", **options: Any) -> BaseChatModel:
         "timeout": httpx.Timeout(_READ_SECONDS, connect=10.0),
         **options,
     }
-    return LocalChat(
+    made = LocalChat(
         base_url=ADDRESS,
         api_key=SecretStr("held-by-the-lease"),
         openai_proxy="",
@@ -187,6 +191,21 @@ def chat_model(name: str = "local", **options: Any) -> BaseChatModel:
         http_async_client=httpx.AsyncClient(transport=AsyncLocalTransport(lease), trust_env=False),
         **settings,
     )
+    made._lease = lease
+    return made
+
+
+def _remember_prefix(lease: Lease | None, payload: dict[str, Any]) -> None:
+    """Note the worked examples that a request begins with: the same in every run, and slow to read in."""
+    messages: list[dict[str, Any]] = payload["messages"]
+    shown = [at for at, said in enumerate(messages) if str(said.get("tool_call_id", "")).startswith(EXAMPLE_ID)]
+    if lease is not None and shown:
+        body = {
+            "messages": messages[: shown[-1] + 2],
+            "chat_template_kwargs": payload["extra_body"]["chat_template_kwargs"],
+            "add_generation_prompt": False,
+        }
+        lease.prefix = json.dumps(body).encode()
 
 
 def _choose(name: str) -> tuple[Path, Model | None]:

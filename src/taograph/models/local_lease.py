@@ -23,6 +23,7 @@ from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec
 _START_SECONDS = 180.0
 _HANDSHAKE_SECONDS = 5.0
 _LOG_LINES = 15
+_KEPT_SECONDS = 30 * 86400.0
 
 
 class LocalServerError(RuntimeError):
@@ -55,6 +56,9 @@ class Lease:
         self._connection: socket.socket | None = None
         self._record: Record | None = None
         self._started: list[subprocess.Popen[bytes]] = []
+        self.prefix = b""
+        """What every request begins with, as the body that renders it. The server keeps it for the next one."""
+        self._told = b""
 
     def record(self) -> Record:
         """The running server; found or started when it is not held, or has gone. Blocks meanwhile.
@@ -63,10 +67,10 @@ class Lease:
             LocalServerError: It cannot be started.
         """
         with self._mutex:
-            if self._record is not None and self._held():
-                return self._record
-            self._drop()
-            self._record = self._attach() or self._start()
+            if self._record is None or not self._held():
+                self._drop()
+                self._record = self._attach() or self._start()
+            self._tell()
             return self._record
 
     def drop(self) -> None:
@@ -84,8 +88,19 @@ class Lease:
         if self._connection is not None:
             self._connection.close()
         self._connection = self._record = None
+        self._told = b""
         # A server of ours that has ended should not stay a zombie.
         self._started = [process for process in self._started if process.poll() is None]
+
+    def _tell(self) -> None:
+        if self._connection is None or self.prefix == self._told:
+            return
+        with suppress(OSError):  # it is for speed alone; a dead connection shows at the next use
+            self._connection.setblocking(True)
+            self._connection.settimeout(_HANDSHAKE_SECONDS)
+            self._connection.sendall(self.prefix + b"\n")
+            self._told = self.prefix
+        self._connection.setblocking(False)
 
     def _held(self) -> bool:
         """Whether the server still has the other end of our connection."""
@@ -134,6 +149,7 @@ class Lease:
     def _launch(self, deadline: float) -> Record:
         record, log = self.spec.file("json"), self.spec.file("log")
         record.unlink(missing_ok=True)  # what a killed server left
+        _sweep(self.spec.run_dir)
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 [*self.spec.command, self.spec.to_json()],
@@ -180,6 +196,15 @@ def _apart() -> dict[str, Any]:
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
     return {"start_new_session": True}
+
+
+def _sweep(folder: Path) -> None:
+    """Delete what servers of earlier versions and models left behind."""
+    oldest = time.time() - _KEPT_SECONDS
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest and path.suffix in (".slot", ".prefix", ".log"):
+                path.unlink()
 
 
 def _need_engine(spec: ServerSpec) -> None:

@@ -20,6 +20,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any, Protocol
 
 from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec, own_template
@@ -27,6 +28,9 @@ from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec, own_
 # A server nobody has come to yet: whoever started it may have died meanwhile.
 _FIRST_CLIENT_SECONDS = 15.0
 _HANDSHAKE_LIMIT = 256
+_PREFIX_LIMIT = 1 << 22
+# Longer than it takes to cut a computed prefix out of what is there, shorter than to compute it again.
+_KEEP_SECONDS = 4.0
 
 
 class Engine(Protocol):
@@ -34,6 +38,9 @@ class Engine(Protocol):
 
     url: str
     template: str
+
+    def keep(self, prefix: bytes) -> None:
+        """Save what has been computed of a prefix for the next server, if that is quick."""
 
 
 def main() -> None:
@@ -65,61 +72,76 @@ def serve(spec: ServerSpec, start: Callable[[ServerSpec, str], Engine]) -> None:
         port = listener.getsockname()[1]
         Record(os.getpid(), engine.url, port, key, engine.template).write(record)
         try:
-            _stay(listener, key, spec.linger)
+            prefix = _stay(listener, key, spec.linger)
         finally:
             record.unlink(missing_ok=True)
+    if prefix:
+        engine.keep(prefix)
     # The engine's threads need no farewell: nobody is connected.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def _stay(listener: socket.socket, key: str, linger: float) -> None:
-    """Return when no lease has been held for a while."""
+class _Lease:
+    """A connection: what it has said and not been read yet, whether its key was right, the prefix it told."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.good = False
+        self.prefix = b""
+
+
+def _stay(listener: socket.socket, key: str, linger: float) -> bytes:
+    """Return when no lease has been held for a while, with the prefix that was told last."""
     listener.setblocking(False)
-    held: dict[socket.socket, bytes | None] = {}  # what has been said so far; None: the key was right
+    prefix = b""
+    held: dict[socket.socket, _Lease] = {}
     empty_since = time.monotonic() + max(0.0, _FIRST_CLIENT_SECONDS - linger)
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         while True:
-            if any(said is None for said in held.values()):
+            if any(lease.good for lease in held.values()):
                 empty_since = time.monotonic()
             elif time.monotonic() - empty_since > linger:
-                return
+                return prefix
             for chosen, _ in selector.select(timeout=0.25):
                 connection = chosen.fileobj
                 if connection is listener:
                     with suppress(OSError):
                         came, _address = listener.accept()
                         came.setblocking(False)
-                        held[came] = b""
+                        held[came] = _Lease()
                         selector.register(came, selectors.EVENT_READ)
-                elif isinstance(connection, socket.socket) and not _hear(connection, held, key):
-                    selector.unregister(connection)
-                    held.pop(connection, None)
-                    connection.close()
+                elif isinstance(connection, socket.socket):
+                    stays = _hear(connection, held[connection], key)
+                    prefix = held[connection].prefix or prefix
+                    if not stays:
+                        selector.unregister(connection)
+                        held.pop(connection)
+                        connection.close()
 
 
-def _hear(connection: socket.socket, held: dict[socket.socket, bytes | None], key: str) -> bool:
-    """Read what a connection says; whether it stays."""
+def _hear(connection: socket.socket, lease: _Lease, key: str) -> bool:
+    """Read what a connection says: the key first, then prefixes, a line each; whether it stays."""
     try:
-        heard = connection.recv(_HANDSHAKE_LIMIT)
-        before = held[connection]
-        if not heard or before is None:
-            return bool(heard)
-        said, ended, _ = (before + heard).partition(b"\n")
-        held[connection] = said
-        if not ended:
-            return len(said) <= _HANDSHAKE_LIMIT
-        if not hmac.compare_digest(said, key.encode()):
+        heard = connection.recv(1 << 16)
+        if not heard:
             return False
-        held[connection] = None
-        connection.sendall(b"ok\n")
+        *lines, lease.said = (lease.said + heard).split(b"\n")
+        for line in lines:
+            if lease.good:
+                lease.prefix = line
+            elif hmac.compare_digest(line, key.encode()):
+                lease.good = True
+                connection.sendall(b"ok\n")
+            else:
+                return False
     except BlockingIOError:
         return True
     except OSError:
         return False
-    return True
+    return len(lease.said) <= (_PREFIX_LIMIT if lease.good else _HANDSHAKE_LIMIT)
 
 
 class _LlamaServer:
@@ -147,16 +169,44 @@ class _LlamaServer:
             params.chat_template = own_template()
             # The client reads the calls: a reply the server cannot read would be an HTTP 500.
             params.force_pure_content_parser = True
+        params.slot_save_path = f"{spec.run_dir}{os.sep}"
         self.template = template
         self._server = xllamacpp.Server(params)
         self.url = self._server.listening_address
+        self._key = key
+        self._saved = spec.file("slot")
+        self._saved_of = spec.file("prefix")  # the digest of the prefix that was saved
+        if self._saved.exists():
+            try:
+                self._ask("/slots/0?action=restore", {"filename": self._saved.name})
+            except OSError:  # of an engine that differs, or half written
+                self._saved_of.unlink(missing_ok=True)
+                self._saved.unlink(missing_ok=True)
 
-    def knows_tools(self, key: str) -> bool:
-        request = urllib.request.Request(f"{self.url}/props", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - loopback
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=30) as response:
-            found: dict[str, Any] = json.load(response)
-        return bool(found.get("chat_template_caps", {}).get("supports_tools"))
+    def keep(self, prefix: bytes) -> None:
+        digest = sha256(prefix).hexdigest()
+        with suppress(OSError, ValueError, KeyError):
+            if self._saved_of.exists() and self._saved_of.read_text("utf-8") == digest:
+                return
+            prompt = self._ask("/apply-template", json.loads(prefix))["prompt"]
+            # Takes what is behind the prefix, the conversation, out of the slot: it is not for keeping.
+            self._ask("/completion", {"prompt": prompt, "n_predict": 0, "cache_prompt": True}, _KEEP_SECONDS)
+            self._saved_of.unlink(missing_ok=True)
+            self._ask("/slots/0?action=save", {"filename": self._saved.name})
+            self._saved_of.write_text(digest, "utf-8")
+
+    def knows_tools(self) -> bool:
+        """Whether the template in the file can show tools."""
+        return bool(self._ask("/props").get("chat_template_caps", {}).get("supports_tools"))
+
+    def _ask(self, path: str, body: Any = None, seconds: float = 60.0) -> dict[str, Any]:
+        """Ask the server; OSError where it refuses."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers)  # noqa: S310 - loopback
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=seconds) as response:
+            answer: dict[str, Any] = json.load(response)
+            return answer
 
 
 def start_engine(spec: ServerSpec, key: str) -> Engine:
@@ -164,7 +214,7 @@ def start_engine(spec: ServerSpec, key: str) -> Engine:
     if spec.template != "auto":
         return _LlamaServer(spec, key, spec.template)
     server = _LlamaServer(spec, key, "own")
-    if server.knows_tools(key):
+    if server.knows_tools():
         return server
     del server
     return _LlamaServer(spec, key, "bare_json")
