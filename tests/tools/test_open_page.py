@@ -28,7 +28,8 @@ pytest.importorskip("trafilatura", reason="needs taograph[web]")
 
 ARTICLE = """<!doctype html><html><head><title>Opening hours | Harbour library</title>
 <meta property="article:published_time" content="2024-05-01T10:00:00Z"></head><body>
-<nav><a href=/>Home</a> <a href=/x>Shop</a></nav><article><h1>Opening hours</h1><p>The harbour library opens at nine on weekdays. It closes at five.</p>
+<nav><a href=/>Home</a> <a href=/x>Shop</a></nav><article><h1>Opening hours</h1>
+<p>The harbour library opens at nine on weekdays. It closes at five.</p>
 <h2>Holidays</h2><p>It is closed on the first of May and on the last day of the year, whatever the weekday is.</p>
 <table><tr><th>Day</th><th>Hours</th></tr><tr><td>Saturday</td><td>10 to 2</td></tr></table></article>
 <footer>All rights reserved</footer></body></html>"""

@@ -9,44 +9,24 @@ import gzip
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpcore
 import pytest
 from fake_site import Site
+from visiting import PUBLIC, Names, Network, get, refusal
 
 from taograph.calls import run_async
 from taograph.tools.engines.web_addresses import AddressRules
 from taograph.tools.engines.web_errors import WebError
 from taograph.tools.engines.web_fetch import Fetched, Fetcher
-from taograph.tools.engines.web_robots import Robots
-
-PUBLIC = "198.41.0.4"
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
     with Site() as running:
         yield running
-
-
-def fetcher(*sites: Site, robots: bool = False, seconds: float = 5.0, max_bytes: int = 100_000, **more: Any) -> Fetcher:
-    rules = AddressRules([each.host for each in sites])
-    return Fetcher(rules, robots=Robots() if robots else None, seconds=seconds, max_bytes=max_bytes, **more)
-
-
-def get(url: str, *sites: Site, **more: Any) -> Fetched:
-    return run_async(fetcher(*sites, **more).get(url))
-
-
-def refusal(url: str, *sites: Site, within: float = 5.0, **more: Any) -> WebError:
-    began = time.monotonic()
-    with pytest.raises(WebError) as caught:
-        get(url, *sites, **more)
-    assert time.monotonic() - began < within
-    return caught.value
 
 
 # --- what is sent and what comes back
@@ -80,37 +60,6 @@ def test_proxies_and_credentials_of_the_environment_are_not_used(
 
 
 # --- addresses
-
-
-class Network(httpcore.AsyncNetworkBackend):
-    """Notes where it was asked to connect to, and leads to a local server whatever the address was."""
-
-    def __init__(self, site: Site, peer: Callable[[str], str] = lambda address: address) -> None:
-        self.asked: list[tuple[str, int]] = []
-        self._site, self._peer, self._real = site, peer, httpcore.AnyIOBackend()
-
-    async def connect_tcp(self, host: str, port: int, *args: Any, **kwargs: Any) -> httpcore.AsyncNetworkStream:
-        self.asked.append((host, port))
-        stream = await self._real.connect_tcp("127.0.0.1", self._site.port)
-        found = {"server_addr": (self._peer(host), port), "client_addr": ("192.0.2.1", 50000)}
-        real = stream.get_extra_info
-        stream.get_extra_info = lambda name: found.get(name) or real(name)  # type: ignore[method-assign]
-        return stream
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError("not asked for")
-
-
-class Names:
-    """A resolver that gives its answers in turn; the last one stays."""
-
-    def __init__(self, *answers: Iterable[str]) -> None:
-        self.asked: list[str] = []
-        self._answers = [list(answer) for answer in answers]
-
-    def __call__(self, host: str, port: int) -> list[str]:
-        self.asked.append(host)
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 def test_the_address_that_was_checked_is_the_one_connected_to(site: Site) -> None:
@@ -352,97 +301,6 @@ def test_statuses(site: Site, status: int, asked: int, said: str) -> None:
 def test_what_is_no_text_is_not_loaded(site: Site, type: str) -> None:
     site.raw("/", OK + f"content-type: {type}\r\ncontent-length: 99999999\r\n\r\n".encode(), gap=0.01)
     assert refusal(site.url(), site).kind == "type"
-
-
-# --- robots.txt
-
-
-def test_robots_are_kept_to_and_asked_once(site: Site) -> None:
-    site.page(
-        "/robots.txt", "User-agent: *\nDisallow: /private\nAllow: /private/but*.html$\n\nUser-agent: other\nDisallow: /"
-    )
-    for path in ("/", "/private/but-this.html", "/private/x"):
-        site.page(path, "text")
-    visitor = fetcher(site, robots=True)
-    assert run_async(visitor.get(site.url())).body == b"text"
-    assert run_async(visitor.get(site.url("/private/but-this.html"))).body == b"text"
-    with pytest.raises(WebError, match=r"robots\.txt says so") as caught:
-        run_async(visitor.get(site.url("/private/x")))
-    assert caught.value.kind == "robots"
-    assert site.paths == ["/robots.txt", "/", "/private/but-this.html"]
-
-
-@pytest.mark.parametrize(
-    ("robots", "allowed"),
-    [
-        ("User-agent: taograph\nDisallow: /\n\nUser-agent: *\nDisallow:", False),
-        ("User-agent: TaoGraph/0.1 # us\nDisallow: /", False),
-        ("User-agent: *\nDisallow: /\n\nUser-agent: taograph\nAllow: /", True),
-        ("User-agent: other\nUser-agent: taograph\nDisallow: /\n", False),
-        ("User-agent: other\nUser-agent: another\nDisallow: /", True),
-        ("User-agent: *\nDisallow:\n\nUser-agent: other\nDisallow: /", True),
-        ("User-agent: tao\nDisallow: /", True),
-        ("\ufeffuser-agent:*\r\ndisallow:/", False),
-        ("<!doctype html><title>Not found</title>", True),
-        ("", True),
-    ],
-)
-def test_robots_rules(site: Site, robots: str, allowed: bool) -> None:
-    site.page("/robots.txt", robots)
-    site.page("/", "text")
-    if allowed:
-        assert get(site.url(), site, robots=True).body == b"text"
-    else:
-        assert refusal(site.url(), site, robots=True).kind == "robots"
-
-
-def test_robots_of_a_redirect(site: Site) -> None:
-    with Site() as strict:
-        strict.page("/robots.txt", "User-agent: *\nDisallow: /")
-        site.redirect("/", strict.url())
-        assert refusal(site.url(), site, strict, robots=True).kind == "robots"
-        assert strict.paths == ["/robots.txt"]
-
-
-@pytest.mark.parametrize(("status", "allowed"), [(401, True), (403, True), (404, True), (429, False), (503, False)])
-def test_robots_that_are_not_there(site: Site, status: int, allowed: bool) -> None:
-    """RFC 9309, 2.3.1: unavailable allows everything, out of order nothing."""
-    site.page("/robots.txt", status=status, retry_after="3600")
-    site.page("/", "text")
-    if allowed:
-        assert get(site.url(), site, robots=True).body == b"text"
-    else:
-        error = refusal(site.url(), site, robots=True)
-        assert (error.kind, error.status, "out of order" in str(error)) == ("robots", status, True)
-
-
-def test_robots_that_redirect(site: Site) -> None:
-    site.redirect("/robots.txt", "/rules")
-    site.page("/rules", "User-agent: *\nDisallow: /")
-    assert refusal(site.url(), site, robots=True).kind == "robots"
-    with Site() as endless:
-        endless.redirect("/robots.txt", "/robots.txt")
-        endless.page("/", "text")
-        assert get(endless.url(), endless, robots=True).body == b"text"
-    with Site() as inward:
-        inward.redirect("/robots.txt", "http://169.254.169.254/")
-        assert refusal(inward.url(), inward, robots=True).kind == "address"
-
-
-def test_robots_that_are_huge_or_made_to_be_slow(site: Site) -> None:
-    agents = "".join(f"User-agent: a{number}\n" for number in range(10_000))
-    rules = "".join(f"Disallow: /{number}\n" for number in range(15_000))
-    site.page(
-        "/robots.txt",
-        gzip.compress(f"User-agent: *\nDisallow: /x\n{agents}{rules}{'#' * 9_000_000}".encode()),
-        content_encoding="gzip",
-    )
-    site.page("/y", "text")
-    site.page("/x", "text")
-    began = time.monotonic()
-    assert refusal(site.url("/x"), site, robots=True, within=10).kind == "robots"
-    assert get(site.url("/y"), site, robots=True).body == b"text"
-    assert time.monotonic() - began < 10
 
 
 # --- certificates
