@@ -230,7 +230,11 @@ class Store:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
-    connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last batch, never the file
+    try:
+        connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last batch, never the file
+    except sqlite3.Error:  # the file is read for it, and may be anything
+        connection.close()
+        raise
     return connection
 
 
