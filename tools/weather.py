@@ -63,7 +63,7 @@ def weather_tool(
         timeout: Seconds one call may take.
     """
 
-    @tool(effects="none", timeout=timeout, max_chars=4000, trusted=False, examples=(_EXAMPLE,))
+    @tool(effects="none", timeout=timeout, max_chars=None, trusted=False, examples=(_EXAMPLE,))
     def weather(
         place: str,
         units: Literal["metric", "imperial"] = "metric",

@@ -29,28 +29,50 @@ SEARCH, LOOKUP = "wikipedia_search", "wikipedia_lookup"
 _NOTE = "wikipedia"
 _OUTSIDE = cast(ToolRuntime, None)
 """What a tool is given outside a graph. LangGraph knows the argument by its type, which ``| None`` would hide."""
+_MOST = 3000
+"""Characters of an observation."""
 _LONGEST = 200
 """Characters of a name: what is longer is a question or a text."""
 
 # Codes of Wikipedias: a language, perhaps a script or region of more than two letters, or one of these.
 _CODE = re.compile(r"[a-z]{2,3}(-[a-z]{3,10}){0,2}|simple|nds-nl|be-x-old")
 
-# What the tools return over a file that holds one page, written for this purpose; a test holds them to it.
-_SEARCH_EXAMPLE = ToolExample(
-    question="Which two countries share Lake Titicaca?",
-    args={"entity": "Lake Titicaca"},
-    observation=(
-        "Lake Titicaca is a large freshwater lake in the Andes. It lies on the border of Peru and Bolivia. "
-        "Its surface is about 3,812 meters above sea level. More than 25 rivers flow into it. "
-        "Only one river of note, the Desaguadero, flows out of it."
+# What the tools return over a file of three pages that were written for it; a test holds them to that.
+_SEARCH_EXAMPLES = (
+    ToolExample(
+        question="Which two countries share Lake Titicaca?",
+        args={"entity": "Lake Titicaca"},
+        observation=(
+            "Lake Titicaca is a large freshwater lake in the Andes. It lies on the border of Peru and Bolivia. "
+            "Its surface is about 3,812 meters above sea level. More than 25 rivers flow into it. "
+            "Only one river of note, the Desaguadero, flows out of it."
+        ),
+        answer="Lake Titicaca is shared by Peru and Bolivia.",
     ),
-    answer="Lake Titicaca is shared by Peru and Bolivia.",
+    ToolExample(
+        question="When was the Eiffel Tower finished?",
+        args={"entity": "Eiffel Tower"},
+        observation=(
+            "The Eiffel Tower is an iron tower in Paris. It was finished in 1889. It is about 330 meters high. "
+            "It bears the name of Gustave Eiffel, whose company built it."
+        ),
+        answer="The Eiffel Tower was finished in 1889.",
+    ),
+    ToolExample(
+        question="Who was Marie Curie?",
+        args={"entity": "Marie Curie"},
+        observation=(
+            "Marie Curie was a physicist and chemist. She was born in Warsaw in 1867 and worked in Paris. "
+            "With her husband Pierre she discovered polonium and radium. She was given two Nobel Prizes."
+        ),
+        answer="Marie Curie was a physicist and chemist, born in Warsaw, who discovered polonium and radium.",
+    ),
 )
 _LOOKUP_EXAMPLE = ToolExample(
-    question="The page on Lake Titicaca is open. What does it say of how deep the lake is?",
+    question="And how deep is it? Look further on the page that is open.",
     args={"keyword": "deep"},
     observation="(Result 1 / 1) At its deepest point the lake is about 280 meters deep.",
-    answer="At its deepest point, Lake Titicaca is about 280 meters deep.",
+    answer="At its deepest point it is about 280 meters deep.",
 )
 
 
@@ -88,7 +110,7 @@ def wikipedia_tools(
 
 
 def _tools(source: Encyclopedia, named: str, timeout: float) -> list[BaseTool]:
-    @tool(name=SEARCH, effects="none", timeout=timeout, max_chars=4000, trusted=False, examples=(_SEARCH_EXAMPLE,))
+    @tool(name=SEARCH, effects="none", timeout=timeout, max_chars=None, trusted=False, examples=_SEARCH_EXAMPLES)
     def search(entity: str) -> tuple[str, dict[str, Any] | None]:
         """Open a page and read its first five sentences, or learn which titles are like it.
 
@@ -106,20 +128,21 @@ def _tools(source: Encyclopedia, named: str, timeout: float) -> list[BaseTool]:
             # As in the paper, a title of several meanings is told from a missing one by its brackets.
             return f"Could not find {f'[{asked}]' if found.meanings else asked}. Similar: {list(found.similar)}.", None
         text = beginning(found.text) or f"The page {found.title!r} has no running text."
-        return text, _noted(source, Place(found.title, found.revision))
+        return _shown(text), _noted(source, Place(found.title, found.revision))
 
-    @tool(name=LOOKUP, effects="none", timeout=timeout, max_chars=4000, trusted=False, examples=(_LOOKUP_EXAMPLE,))
+    @tool(name=LOOKUP, effects="none", timeout=timeout, max_chars=None, trusted=False, examples=(_LOOKUP_EXAMPLE,))
     def lookup(keyword: str, runtime: ToolRuntime = _OUTSIDE) -> tuple[str, dict[str, Any]]:
-        """Find the next sentence that holds some words, on the page that wikipedia_search opened last.
+        """Find more on the page that wikipedia_search has opened: the next sentence that holds some words.
 
-        Call it again with the same words for the sentence after it. Example: wikipedia_lookup(keyword="deep").
+        Use wikipedia_search first. The same words again: the sentence after it.
+        Example: wikipedia_lookup(keyword="deep").
 
         Args:
-            keyword: Words that stand in the sentence, just as they are written there.
+            keyword: A word that stands in the sentence, just as it is written there.
         """
         with _told():
             text, place = _look_up(source, _standing(source, runtime), keyword.strip())
-        return text, _noted(source, place)
+        return _shown(text), _noted(source, place)
 
     about = (
         f"Open a page of {named} and read its first five sentences, or learn which titles are like it. "
@@ -129,6 +152,11 @@ def _tools(source: Encyclopedia, named: str, timeout: float) -> list[BaseTool]:
         search.model_copy(update={"response_format": "content_and_artifact", "description": about}),
         lookup.model_copy(update={"response_format": "content_and_artifact"}),
     ]
+
+
+def _shown(text: str) -> str:
+    """A text in a size to read: where a page is a list without full stops, all of it is one sentence."""
+    return text if len(text) <= _MOST else f"{text[:_MOST]}… [the rest of {len(text)} characters is left out]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +178,7 @@ class Place:
 
 def _look_up(source: Encyclopedia, place: Place | None, keyword: str) -> tuple[str, Place]:
     if place is None:
-        raise ToolError(f"No page is open. Open one with {SEARCH} first.")
+        raise ToolError(f"No page is open. Call {SEARCH} first, with the name of the person, place or thing.")
     page = source.read(place.title, place.revision)
     if page is None:
         raise ToolError(f"The page {place.title!r} is no longer there. Open another one with {SEARCH}.")

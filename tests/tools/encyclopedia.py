@@ -14,6 +14,14 @@ At its deepest point the lake is about 280 meters deep. Reed boats are still bui
 The lake has two basins. The smaller basin is the southern one."""
 PAGES: dict[str, str] = {
     "Lake Titicaca": TITICACA,
+    "Eiffel Tower": (
+        "The Eiffel Tower is an iron tower in Paris. It was finished in 1889. It is about 330 meters high. It bears "
+        "the name of Gustave Eiffel, whose company built it."
+    ),
+    "Marie Curie": (
+        "Marie Curie was a physicist and chemist. She was born in Warsaw in 1867 and worked in Paris. With her husband "
+        "Pierre she discovered polonium and radium. She was given two Nobel Prizes."
+    ),
     "Lake Poopó": "Lake Poopó was a shallow salt lake in Bolivia. The Desaguadero fed it. It dried up in 2015.",
     "Mercury": "Mercury may refer to:\nMercury (planet), the planet nearest to the sun\nMercury (element), a metal",
     "Mercury (planet)": "Mercury is the planet nearest to the sun. It has no moon.",

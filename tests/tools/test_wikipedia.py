@@ -143,7 +143,9 @@ def test_a_failed_search_leaves_the_page_open_and_a_new_one_begins_anew(made: Ma
 
 
 def test_nothing_to_look_up_in(made: Made) -> None:
-    assert run(made(), lookup("lake")) == ["No page is open. Open one with wikipedia_search first."]
+    assert run(made(), lookup("lake")) == [
+        "No page is open. Call wikipedia_search first, with the name of the person, place or thing."
+    ]
     with pytest.raises(ToolError, match="No page is open"):
         made()[1].invoke({"keyword": "lake"})
 
@@ -213,7 +215,7 @@ def test_a_page_is_open_in_the_source_it_came_from_only(tmp_path: Path, service:
     from_wiki = wikipedia_tools(base_url=f"{service.url}/w/api.php")
     from_file = wikipedia_tools(corpus=encyclopedia.write(tmp_path / "other.jsonl"))
     found = run([from_wiki[0], from_file[1]], search("Lake Titicaca"), lookup("lake"))
-    assert found[1] == "No page is open. Open one with wikipedia_search first."
+    assert found[1] == "No page is open. Call wikipedia_search first, with the name of the person, place or thing."
 
 
 def test_scripts_without_blanks_have_sentences_too(made: Made) -> None:
@@ -234,16 +236,25 @@ def test_the_tools_say_how_they_are_used_and_what_they_are(made: Made) -> None:
         assert list(schema["properties"]) == schema["required"] == [argument]
         assert schema["properties"][argument]["description"]
         policy = policy_of(tool)
-        assert (policy.effects, policy.trusted, policy.max_chars) == ("none", False, 4000)
+        assert (policy.effects, policy.trusted, policy.max_chars) == ("none", False, None)
         assert policy.timeout
         assert policy.examples
 
 
 def test_their_examples_are_what_they_return(made: Made) -> None:
     tools = made()
-    (first,), (second,) = (policy_of(tool).examples for tool in tools)
-    seen = run(tools, search(first.args["entity"]), lookup(second.args["keyword"]))
-    assert seen == [first.observation, second.observation]
+    searches, (look,) = (policy_of(tool).examples for tool in tools)
+    for example in searches[1:]:
+        assert run(tools, search(example.args["entity"])) == [example.observation]
+    seen = run(tools, search(searches[0].args["entity"]), lookup(look.args["keyword"]))
+    assert seen == [searches[0].observation, look.observation]
+
+
+def test_a_page_without_full_stops_is_cut(live: list[BaseTool], wiki: encyclopedia.Wiki) -> None:
+    wiki.pages["List"] = "one thing after another " * 500
+    for text in run(live, search("List"), lookup("thing")):
+        assert len(text) < 3100
+        assert text.endswith("characters is left out]")
 
 
 # The wiki, as a service that may fail.

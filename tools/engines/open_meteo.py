@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from taograph.tools.engines.folding import folded
 from taograph.tools.engines.http import ServiceError, get_json
@@ -43,19 +43,22 @@ _SHORT = {
 }  # fmt: skip
 
 
+_Name = Annotated[str, StringConstraints(max_length=200)]
+
+
 class Place(BaseModel):
     """A place, as the service describes it."""
 
-    name: str
+    name: _Name
     latitude: float
     longitude: float
     population: int | None = None
-    country: str | None = None
-    country_code: str | None = None
-    admin1: str | None = None
-    admin2: str | None = None
-    admin3: str | None = None
-    admin4: str | None = None
+    country: _Name | None = None
+    country_code: _Name | None = None
+    admin1: _Name | None = None
+    admin2: _Name | None = None
+    admin3: _Name | None = None
+    admin4: _Name | None = None
 
     def label(self) -> str:
         """Its name with region and country, as it can be asked for again."""
@@ -96,7 +99,7 @@ class Days(BaseModel):
 class Forecast(BaseModel):
     """Present and coming weather of a place, in its own time."""
 
-    timezone: str
+    timezone: _Name
     current: Now
     daily: Days
 
