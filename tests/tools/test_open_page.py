@@ -261,6 +261,28 @@ def test_pages_without_text(body: str, content_type: str, reason: str) -> None:
         read(body.encode(), content_type, "https://example.org/x")
 
 
+def test_dates_are_those_that_a_page_gives_itself() -> None:
+    for head, date in [
+        ("", ""),
+        ('<meta property="article:published_time" content="2023-02-01T08:00:00Z">', "2023-02-01"),
+        (
+            '<script type="application/ld+json">{"@type": "Article", "datePublished": "2022-03-04"}</script>',
+            "2022-03-04",
+        ),
+    ]:
+        body = "<p>The library will be closed on 24 December 2021.</p><time datetime=2020-01-01>then</time> © 2019"
+        page = f"<html><head><title>News</title>{head}</head><body>{body}</body></html>"
+        assert read(page.encode(), "text/html", "https://example.org/x").date == date
+
+
+def test_a_very_long_page_is_read_without_looking_for_its_article() -> None:
+    row = "<tr><td>Harbour</td><td>12,000</td></tr>"
+    began = time.monotonic()
+    page = read(f"<title>All harbours</title><table>{row * 60_000}".encode(), "text/html", "https://example.org/x")
+    assert (page.title, page.text.count("12,000")) == ("All harbours", 60_000)
+    assert time.monotonic() - began < 15
+
+
 def test_little_text_is_read_too() -> None:
     assert text_of("<title>Home</title><p>Closed today") in ("Closed today", "Home Closed today", "Home\nClosed today")
 

@@ -206,6 +206,8 @@ def check_url(text: str) -> httpx.URL:
         raise WebError("url", "The URL names no host. Give one like https://example.org/page.")
     if url.port is not None and not 0 < url.port < 65536:
         raise WebError("url", f"There is no port {url.port}. Leave it out of the URL.")
+    if len(host) > 255:
+        raise WebError("url", "The host is longer than a name can be. Give a URL like https://example.org/page.")
     if "%" in host:
         raise WebError("url", "A host with a percent sign in it is not opened. Write the host plainly.")
     if _odd_number(host) or (":" not in host and not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", host)):

@@ -22,6 +22,9 @@ from taograph.tools.engines.document_readers import Unreadable, clean, read_file
 MOST_CHARS = 2_000_000
 _MEMORY = 2_000_000_000
 _SAMPLE = 50_000
+_ARTICLE = 1_500_000
+_START = 200_000
+"""Characters of a page in which it says what it is called."""
 _DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -161,13 +164,18 @@ def _html(text: str, url: str) -> PageText:
 
     # lxml takes no text that says how its bytes are encoded.
     text = re.sub(r"^\s*<\?xml[^>]*\?>", "", text)
-    found = trafilatura.extract(
-        text, url=url, output_format="markdown", include_formatting=True, include_comments=False, favor_recall=True
-    )
-    # Too little prose for an article: then everything on the page is the text.
+    found: str | None = None
+    if len(text) <= _ARTICLE:
+        found = trafilatura.extract(
+            text, url=url, output_format="markdown", include_formatting=True, include_comments=False, favor_recall=True
+        )
+    # Too little prose for an article, or so much that finding it takes too long: then all is the text.
     found = found or trafilatura.html2txt(f"<html><body>{text}</body></html>")
-    about = trafilatura.extract_metadata(text, default_url=url)
-    title, date = (about.title, about.date) if about else ("", "")
+    start = text[:_START]
+    named = trafilatura.extract_metadata(start, default_url=url, extensive=False)
+    # Only what the page says of itself: a date in its text is as likely that of something it tells of.
+    dated = trafilatura.extract_metadata(re.split(r"<body\b", start, maxsplit=1, flags=re.I)[0], extensive=False)
+    title, date = named.title if named else "", dated.date if dated else ""
     if not clean(found or ""):
         raise Unreadable("it shows its text only to a browser that runs its scripts, or has none")
     return PageText(clean(title or "").replace("\n", " ")[:200], date or "", clean(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import OrderedDict
@@ -54,7 +55,7 @@ class Robots:
         until, rules = self._sites.get(site, (0.0, None))
         if until < time.monotonic():
             reply = await fetch(url.copy_with(raw_path=b"/robots.txt"))
-            rules, seconds = _read(reply)
+            rules, seconds = await asyncio.to_thread(_read, reply)  # up to a second of work for a long one
             self._sites[site] = (time.monotonic() + seconds, rules)
             while len(self._sites) > _MOST_SITES:
                 self._sites.popitem(last=False)

@@ -50,30 +50,29 @@ def read_page(fetched: Fetched, seconds: float) -> PageText:
 def _asked(asked: dict[str, Any], seconds: float, folder: str) -> dict[str, Any]:
     keep = {name: value for name in _KEPT if (value := os.environ.get(name))}
     environment = {**keep, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1", "TMPDIR": folder}
-    with _AT_ONCE:
-        try:
-            done = subprocess.run(
-                # -P: not from the folder this happens to run in.
-                [sys.executable, "-P", "-B", "-m", "taograph.tools.engines.web_reader"],
-                input=json.dumps(asked).encode(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                cwd=folder,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise WebError(
-                "unreadable", f"The page was not read within {seconds:g} s: it is too long or made to be slow. "
-                "Use another source."
-            ) from error  # fmt: skip
-        except OSError as error:
-            raise WebError("unreadable", "Pages can't be read now: no process could be started for it.") from error
+    if not _AT_ONCE.acquire(timeout=seconds):
+        raise WebError("unreadable", "Too many pages are being read at once. Open it again in a moment.")
     try:
-        answer = json.loads(done.stdout)
+        done = subprocess.run(
+            # -P: not from the folder this happens to run in.
+            [sys.executable, "-P", "-B", "-m", "taograph.tools.engines.web_reader"],
+            input=json.dumps(asked).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd=folder,
+            timeout=seconds,
+            check=False,
+        )
+        return dict(json.loads(done.stdout))
+    except subprocess.TimeoutExpired as error:
+        text = f"The page was not read within {seconds:g} s: it is too long or made to be slow. Use another source."
+        raise WebError("unreadable", text) from error
+    except OSError as error:
+        raise WebError("unreadable", "Pages can't be read now: no process could be started for it.") from error
     except ValueError as error:
         raise WebError(
             "unreadable", "The page can't be read: it is damaged or too large. Use another source."
         ) from error
-    return dict(answer)
+    finally:
+        _AT_ONCE.release()
