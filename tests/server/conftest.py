@@ -1,14 +1,9 @@
 """A server for the tests of this folder, and what they drive it with."""
 
-import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from dev_server import ROOT, DevServer
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient

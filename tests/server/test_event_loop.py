@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 from blockbuster import BlockingError, blockbuster_ctx
+from dev_server import ROOT
 from fake_openai_server import Fail, FakeOpenAI, Reply, Scripted
 
 from taograph import Event, astream_steps, create_react_graph
@@ -72,14 +73,14 @@ def test_a_run_over_documents(tmp_path: Path) -> None:
 
 
 def test_a_run_on_the_local_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = (sys.executable, str(Path(__file__).with_name("scripted_engine.py")))
+    command = (sys.executable, str(ROOT / "tests" / "models" / "fake_local_server.py"))
     monkeypatch.setattr(local, "ServerSpec", partial(ServerSpec, command=command))
     monkeypatch.setenv("TAOGRAPH_CACHE", str(tmp_path))
     monkeypatch.setenv("TAOGRAPH_LOCAL_LINGER", "0")
     file = tmp_path / "tiny.gguf"
     file.write_bytes(b"GGUF")
     result = strictly(graph.ainvoke(QUESTION, context={"model": str(file)}))
-    assert result["answer"] == "I am tiny.gguf."
+    assert result["answer"] == "What is 17 times 3?"  # it says back what it is told
 
 
 def test_a_run_that_names_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
