@@ -262,17 +262,23 @@ class Session:
 def bind(agent: Agent, config: RunnableConfig) -> Steps[Bound]:
     """The model of a run with the tools bound to it.
 
-    Where the run or the environment names it, making it imports a client and looks at files: that is no work for
-    an event loop.
+    Where the run or the environment names it, making it imports a client, looks at files and reads the table of
+    prices: that is no work for an event loop.
 
     Raises:
         ValueError: There is no such model, or none at all.
     """
     chosen = read_context(runtime_of(config).context).get("model")
+
+    def make() -> Bound:
+        bound = agent.bound(chosen)
+        _ = bound.price  # what it is read from stays in memory
+        return bound
+
     if chosen is None and agent.model is not None:
         return agent.bound(None)
     try:
-        return (yield Call(lambda: agent.bound(chosen), None, None, MODEL_THREADS))  # type: ignore[no-any-return]
+        return (yield Call(make, None, None, MODEL_THREADS))  # type: ignore[no-any-return]
     except Cancelled:  # the run ends, but it ends with what it has
         return agent.bound(chosen)
 
