@@ -50,7 +50,7 @@ _SEARCH_EXAMPLES = (
         answer="Lake Titicaca is shared by Peru and Bolivia.",
     ),
     ToolExample(
-        question="When was the Eiffel Tower finished?",
+        question="Look up the Eiffel Tower: when was it finished?",
         args={"entity": "Eiffel Tower"},
         observation=(
             "The Eiffel Tower is an iron tower in Paris. It was finished in 1889. It is about 330 meters high. "
