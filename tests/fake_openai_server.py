@@ -243,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
-        if not self.path.endswith("/chat/completions"):
+        if not self.path.partition("?")[0].endswith("/chat/completions"):
             self._json(404, {"error": {"message": f"no such path: {self.path}"}})
             return
         headers = {name.lower(): value for name, value in self.headers.items()}

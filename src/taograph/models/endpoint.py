@@ -20,6 +20,11 @@ class ChatEndpoint(ChatOpenAI):
     ``additional_kwargs["reasoning_content"]``, as the DeepSeek integration of LangChain has it.
     """
 
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Not: LangChain would look for the class among its own."""
+        return False
+
     def _create_chat_result(
         self, response: dict[str, Any] | openai.BaseModel, generation_info: dict[str, Any] | None = None
     ) -> ChatResult:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
+from taograph.redaction import redact
+
+_MADE_FROM = re.compile(r"^(TAOGRAPH|OPENAI|AZURE_OPENAI)_|_(API_KEY|TOKEN|BASE_URL|API_BASE|ENDPOINT|REGION)$")
 DEFAULT_OPENAI = "openai:gpt-5-mini"
 _OPENAI_PREFIXES = ("gpt-", "o1", "o3", "o4", "chatgpt-")
 # One call may hang this long before it counts as lost, where the run itself has no earlier deadline.
@@ -66,13 +70,13 @@ def default_model() -> str:
     raise NoModel
 
 
-def _environment() -> tuple[str | None, ...]:
-    names = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "TAOGRAPH_API_KEY", "TAOGRAPH_LOCAL_MODEL")
-    return tuple(os.environ.get(name) for name in names)
+def _environment() -> frozenset[tuple[str, str]]:
+    """What of the environment a model is made from: keys, addresses and versions, of whatever provider."""
+    return frozenset(item for item in os.environ.items() if _MADE_FROM.search(item[0]))
 
 
 @lru_cache(maxsize=32)
-def _resolve(name: str, _environment: tuple[str | None, ...]) -> BaseChatModel:
+def _resolve(name: str, _environment: frozenset[tuple[str, str]]) -> BaseChatModel:
     # One object for one name keeps its connections open from run to run.
     if name == "local" or name.startswith("local:") or name.lower().endswith(".gguf"):
         from taograph.models.local import chat_model
@@ -83,6 +87,8 @@ def _resolve(name: str, _environment: tuple[str | None, ...]) -> BaseChatModel:
     provider, colon, rest = name.partition(":")
     if not colon and name.startswith(_OPENAI_PREFIXES):
         provider, rest = "openai", name
+    if colon and not (provider and rest):
+        raise ValueError(f'model {name!r}: write the provider and the model\'s name, as in "openai:gpt-5-mini"')
     if provider == "openai" and rest:
         return _openai(rest)
     if provider in ("azure", "azure_openai") and rest:
@@ -102,16 +108,27 @@ def _openai(name: str) -> BaseChatModel:
 def _endpoint(address: str) -> BaseChatModel:
     parts = urlsplit(address)
     base, _, name = address.partition("#")
-    if not parts.hostname or not name:
-        raise ValueError(f'model {base!r}: write the address and the model\'s name: "http://host:port/v1#name"')
     if parts.username or parts.password:
         raise ValueError("model: no password in the address, please; set TAOGRAPH_API_KEY instead")
+    if not parts.hostname or not name or not _has_port_or_none(parts):
+        raise ValueError(f'model {redact(base)!r}: write the address and the model\'s name: "http://host:port/v1#name"')
     from taograph.models.endpoint import ChatEndpoint
 
     # OPENAI_API_KEY belongs to whom OPENAI_BASE_URL names; it is not sent to any other address.
     own = os.environ.get("OPENAI_BASE_URL", "").rstrip("/") == base.rstrip("/")
     key = os.environ.get("TAOGRAPH_API_KEY") or (os.environ.get("OPENAI_API_KEY") if own else None) or "none"
-    return ChatEndpoint(model=name, base_url=base, api_key=SecretStr(key), **_OPTIONS)
+    model = ChatEndpoint(model=name, base_url=base, api_key=SecretStr(key), **_OPTIONS)
+    if not own:  # nor is whose it is
+        for client in (model.root_client, model.root_async_client):
+            client.organization = client.project = None
+    return model
+
+
+def _has_port_or_none(parts: SplitResult) -> bool:
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def _azure(deployment: str) -> BaseChatModel:
@@ -134,8 +151,8 @@ def _any_provider(name: str) -> BaseChatModel:
         ) from None
     try:
         made = init_chat_model(name)
-    except ImportError as error:
-        raise ValueError(f"model {name!r}: {error}") from error
+    except Exception as error:  # a package or a key that is missing; each integration says it in its own way
+        raise ValueError(f"model {name!r}: {redact(str(error))}") from error
     if not isinstance(made, BaseChatModel):
         raise ValueError(f'model {name!r}: write the provider too, as in "anthropic:{name}"')
     return made
