@@ -18,7 +18,7 @@ from taograph.graphs.loop.structure import Structure, read_structure
 from taograph.models.prices import Price, model_name, price_of
 from taograph.models.resolving import resolve
 from taograph.tools.policy import as_tool, policy_of
-from taograph.tools.results import READ_RESULT, make_read_result
+from taograph.tools.results import READ_RESULT, read_result_tool
 from taograph.tools.schemas import fault_of_references
 
 Protocol = Literal["auto", "native", "text"]
@@ -111,6 +111,7 @@ class Bound:
 
             examples = tuple(worked_examples(agent.tools))
         name = model_name(model) or type(model).__name__
+        price_of(model)  # reads the tables here, where files may be read, and not on an event loop later
         return cls(model, acting, examples, name)
 
 
@@ -165,15 +166,13 @@ def make_agent(
 
 
 def check_prices(agent: Agent, bound: Bound, limits: Limits) -> None:
-    """Refuse a cost limit that could not be kept.
+    """Refuse a cost limit that could not be kept, and a price table that cannot be read.
 
     Raises:
         ValueError: The price of a model is not known.
     """
-    if limits.cost is None:
-        return
     for model in (bound.model, agent.verify):
-        if isinstance(model, BaseChatModel) and price_of(model) is None:
+        if isinstance(model, BaseChatModel) and price_of(model) is None and limits.cost is not None:
             name = model_name(model) or type(model).__name__
             raise ValueError(
                 f"limits.cost={limits.cost!r}, but the price of {name!r} is not known, so the limit could not be "
@@ -191,8 +190,13 @@ def _tools(sources: Sequence[BaseTool | Callable[..., Any]]) -> tuple[BaseTool, 
         fault = fault_of_references(tool.args_schema) if isinstance(tool.args_schema, Mapping) else None
         if fault:
             raise ValueError(f"tool {tool.name!r}: its argument schema cannot be used: {fault}")
-    if READ_RESULT not in seen and any(policy_of(tool).max_chars is not None for tool in made):
-        made.append(make_read_result())
+    if any(policy_of(tool).max_chars is not None for tool in made) and read_result_tool() not in made:
+        if READ_RESULT in seen:
+            raise ValueError(
+                f"a tool is named {READ_RESULT!r}, which is how the model reads on in a long result: rename yours, or "
+                "let no result be cut (max_chars=None in the policy of every tool)"
+            )
+        made.append(read_result_tool())
     return tuple(made)
 
 
