@@ -1,5 +1,6 @@
 """open_page: text from pages of every kind, page by page; and what it says where there is none."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,9 +12,13 @@ from typing import Any
 
 import pytest
 from fake_site import Site
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 from test_document_readers import pdf
+from visiting import PUBLIC, Names, Network
 
+from taograph import create_react_graph
+from taograph.models import ScriptedModel, call
 from taograph.tools.catalog import available, default_tools, load
 from taograph.tools.engines import web_text
 from taograph.tools.engines.document_readers import Unreadable
@@ -117,6 +122,38 @@ def test_refusals_reach_the_model_with_what_to_do(site: Site) -> None:
         with pytest.raises(WebError) as caught:
             refused.invoke({"url": url})
         assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_in_a_run(site: Site, way: str) -> None:
+    site.page("/hours", ARTICLE)
+    calls = [call("open_page", {"url": "http://169.254.169.254/"}), call("open_page", {"url": site.url("/hours")})]
+    model = ScriptedModel(replies=[*(AIMessage("", tool_calls=[each]) for each in calls), "At five."])
+    graph = create_react_graph(model, [tool(site)])
+    asked = {"messages": [("user", "When does it close?")]}
+    result = graph.invoke(asked) if way == "invoke" else asyncio.run(graph.ainvoke(asked))
+    refused, read = (message for message in result["messages"] if message.type == "tool")
+    assert (refused.status, "not on the public internet" in refused.content) == ("error", True)
+    assert (read.status, "It closes at five." in read.content) == ("success", True)
+    assert (result["answer"], result["stop"]["reason"]) == ("At five.", "final")
+
+
+def test_several_pages_at_once(site: Site) -> None:
+    reader = tool(site)
+    for number in range(4):
+        site.page(f"/{number}", f"page {number}", type="text/plain")
+    texts = reader.batch([{"url": site.url(f"/{number}")} for number in range(4)])
+    assert [text.splitlines()[-1] for text in texts] == [f"page {number}" for number in range(4)]
+    assert site.paths.count("/robots.txt") == 1
+
+
+def test_the_worked_example_is_what_the_tool_returns(site: Site) -> None:
+    (example,) = policy_of(open_page_tool()).examples
+    url = example.args["url"].replace("https:", "http:")
+    title, _, _, text = example.observation.split("\n")
+    site.page("/visit", f"<html><head><title>{title}</title></head><body><p>{text}</p></body></html>")
+    made = open_page_tool(resolve=Names([PUBLIC]), network=Network(site))
+    assert opened(made, url).replace("http:", "https:") == example.observation
 
 
 def test_what_the_tool_says_of_itself() -> None:
@@ -283,8 +320,17 @@ def test_a_very_long_page_is_read_without_looking_for_its_article() -> None:
     assert time.monotonic() - began < 15
 
 
-def test_little_text_is_read_too() -> None:
-    assert text_of("<title>Home</title><p>Closed today") in ("Closed today", "Home Closed today", "Home\nClosed today")
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<title>Home</title><p>Closed today",
+        "<!DOCTYPE html>\n<title>Home</title>\n<article><p>Closed today</article>",
+        "<html><head><title>Home</title></head><body>Closed today</body></html>",
+    ],
+)
+def test_little_text_is_read_too(page: str) -> None:
+    found = read(page.encode(), "text/html", "https://example.org/x")
+    assert (found.title, found.text) == ("Home", "Closed today")
 
 
 def test_scripts_and_styles_are_no_text() -> None:

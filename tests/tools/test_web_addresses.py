@@ -125,7 +125,7 @@ def test_urls_that_are_read(url: str, host: str) -> None:
         "http://./", "http://example.org:0/", "http://example.org:65536/", "http://example.org:x/", "http://127.0.0.1%00.example/",
         "http://[::1%25lo]/", "http://[fe80::1%eth0]/", "http://１２７.0.0.1/", "http://①②⑦.0.0.1/", "http://ⓛocalhost/",
         "http://localhost\r\nX: y/", "http://exa\tmple.org/", "http://[::1", "http://1.2.3/", "http://0x/", "http://999999999999/",
-        "http://a.0x7f/", "http://127%2e0.0.1/", "http://" + "a" * 5000,
+        "http://a.0x7f/", "http://xn--/", f"http://{'a.' * 130}org/", "http://127%2e0.0.1/", "http://" + "a" * 5000,
     ],
 )  # fmt: skip
 def test_urls_that_are_not_read(url: str) -> None:

@@ -326,6 +326,13 @@ def test_addresses_that_are_none(url: str) -> None:
         searxng(url)
 
 
+def test_the_worked_example_is_what_the_tool_returns() -> None:
+    (example,) = policy_of(web_search_tool(one_result)).examples
+    title, url, snippet = example.observation.removeprefix("1. ").split("\n")
+    made = web_search_tool(lambda query, most: [SearchResult(title, url, snippet)])
+    assert made.invoke(dict(example.args)) == example.observation
+
+
 def test_what_the_tool_says_of_itself() -> None:
     made = web_search_tool(one_result)
     policy = policy_of(made)

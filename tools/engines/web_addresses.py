@@ -195,7 +195,7 @@ def check_url(text: str) -> httpx.URL:
         raise WebError("url", f"The URL has more than {_MAX_URL} characters. Give a shorter one.")
     try:
         url = httpx.URL(text)
-        host = url.raw_host.decode("ascii")
+        host = url.host and url.raw_host.decode("ascii")  # the first decodes a name of other scripts, or fails to
     except (httpx.InvalidURL, ValueError) as error:
         raise WebError("url", "That is not a valid URL. Give one like https://example.org/page.") from error
     if url.scheme not in ("http", "https"):

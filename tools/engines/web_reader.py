@@ -164,13 +164,17 @@ def _html(text: str, url: str) -> PageText:
 
     # lxml takes no text that says how its bytes are encoded.
     text = re.sub(r"^\s*<\?xml[^>]*\?>", "", text)
+    if not re.search(r"<html\b", text[:_SAMPLE], re.IGNORECASE):
+        text = f"<html>{text}</html>"  # which may be left out, but the parser then takes the first element for all
     found: str | None = None
     if len(text) <= _ARTICLE:
         found = trafilatura.extract(
             text, url=url, output_format="markdown", include_formatting=True, include_comments=False, favor_recall=True
         )
     # Too little prose for an article, or so much that finding it takes too long: then all is the text.
-    found = found or trafilatura.html2txt(f"<html><body>{text}</body></html>")
+    if not found:
+        body = re.sub(r"<title\b.*?</title\s*>", "", text, count=1, flags=re.DOTALL | re.IGNORECASE)
+        found = trafilatura.html2txt(f"<html><body>{body}</body></html>")
     start = text[:_START]
     named = trafilatura.extract_metadata(start, default_url=url, extensive=False)
     # Only what the page says of itself: a date in its text is as likely that of something it tells of.

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import httpx
 from protego import Protego
@@ -39,6 +40,7 @@ class Robots:
     """The rules of the sites that were read from lately."""
 
     def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._sites: OrderedDict[str, tuple[float, Protego | int | None]] = OrderedDict()
 
     async def check(self, url: httpx.URL, fetch: Callable[[httpx.URL], Awaitable[RobotsReply]]) -> None:
@@ -52,13 +54,14 @@ class Robots:
             WebError: The page may not be read, or what may be can't be known now.
         """
         site = str(url.copy_with(raw_path=b"/"))
-        until, rules = self._sites.get(site, (0.0, None))
-        if until < time.monotonic():
-            reply = await fetch(url.copy_with(raw_path=b"/robots.txt"))
-            rules, seconds = await asyncio.to_thread(_read, reply)  # up to a second of work for a long one
-            self._sites[site] = (time.monotonic() + seconds, rules)
-            while len(self._sites) > _MOST_SITES:
-                self._sites.popitem(last=False)
+        async with self._locks.setdefault(site, asyncio.Lock()):  # pages opened at once ask for it once
+            until, rules = self._sites.get(site, (0.0, None))
+            if until < time.monotonic():
+                reply = await fetch(url.copy_with(raw_path=b"/robots.txt"))
+                rules, seconds = await asyncio.to_thread(_read, reply)  # up to a second of work for a long one
+                self._sites[site] = (time.monotonic() + seconds, rules)
+                while len(self._sites) > _MOST_SITES:
+                    self._sites.popitem(last=False)
         if isinstance(rules, int):
             raise WebError(
                 "robots",
