@@ -8,11 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.tools import tool as langchain_tool
 
+T = TypeVar("T")
 Effects = Literal["none", "idempotent", "once"]
 _KEY = "taograph_policy"
 
@@ -109,13 +110,9 @@ def as_tool(source: BaseTool | Callable[..., Any]) -> BaseTool:
             raise ValueError(
                 f"tool {name!r} has no description, so no model can know when to call it: give the function a docstring"
             )
-        try:
-            made = langchain_tool(parse_docstring=True, error_on_invalid_docstring=False)(source)
-        except Exception as error:
-            raise ValueError(
-                f"tool {name!r}: no argument schema can be made from its signature ({error}). "
-                "Annotate every argument with a JSON-able type"
-            ) from error
+        made = _schema_or_fault(
+            name, lambda: langchain_tool(parse_docstring=True, error_on_invalid_docstring=False)(source)
+        )
     else:
         raise TypeError(f"{source!r} is not a tool: give a function, a LangChain tool or an MCP tool")
     if not (made.description or "").strip():
@@ -123,7 +120,18 @@ def as_tool(source: BaseTool | Callable[..., Any]) -> BaseTool:
             f"tool {made.name!r} has no description, so no model can know when to call it: "
             "set description=, or give the function a docstring"
         )
+    _schema_or_fault(made.name, lambda: made.args)
     return made
+
+
+def _schema_or_fault(name: str, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except Exception as error:
+        raise ValueError(
+            f"tool {name!r}: no argument schema can be made from its signature ({error}). "
+            "Annotate every argument with a JSON-able type"
+        ) from error
 
 
 @overload

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import ToolCall
+from langchain_core.messages import HumanMessage, ToolCall, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
 
 from taograph.calls import Steps
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.clock import DEADLINES, Clock
-from taograph.graphs.loop.internals import invocation_of, read_messages
+from taograph.graphs.loop.internals import invocation_of, read_messages, storable
 from taograph.graphs.loop.repair import close_calls
 from taograph.graphs.loop.session import Teller
 from taograph.graphs.loop.state import NOTHING, ActInput, Bookkeeping
-from taograph.tools.policy import ToolError
-from taograph.tools.results import READ_RESULT, find_whole, read_page
-from taograph.tools.running import ToolRun, check_arguments, run_call
+from taograph.graphs.loop.trajectory import mark
+from taograph.tools.outcome import ToolRun, failed, succeeded
+from taograph.tools.policy import ToolError, policy_of
+from taograph.tools.results import find_long, frame, read_page, read_result_tool
+from taograph.tools.running import check_arguments, run_call
 
 
 def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
@@ -49,14 +53,25 @@ def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
             handle=done.handle,
         )
         update: dict[str, Any] = {
+            "messages": [] if done.told else [storable(done.message, config)],
             "spent": {**NOTHING, "tool_calls": int(done.ran)},
             "clock": Clock(seconds=0.0, start=started, end=started + waited + seconds),
         }
-        if done.command is not None:
-            return [done.command, update]
-        return {"messages": [done.message], **update}
+        return [update, *map(_own, done.commands)] if done.commands else update
 
     return core
+
+
+def _own(command: Command[Any]) -> Command[Any]:
+    """A tool's command, its messages marked: what a tool says in the user's name is no turn of the user."""
+    update = command.update
+    if command.graph is not None or not isinstance(update, dict) or not update.get("messages"):
+        return command
+    messages = [
+        mark(message, "tool") if isinstance(message, HumanMessage) else message
+        for message in convert_to_messages(update["messages"])
+    ]
+    return replace(command, update={**update, "messages": messages})
 
 
 def act_input(call: ToolCall, run: Bookkeeping) -> ActInput:
@@ -75,7 +90,7 @@ def _run(agent: Agent, task: ActInput, config: RunnableConfig) -> Steps[ToolRun]
     if refused is not None:
         message = close_calls([call], refused)[0]
         return ToolRun(message, ran=False, size=len(refused))
-    if call["name"] == READ_RESULT and READ_RESULT in agent.by_name:
+    if agent.by_name.get(call["name"]) is read_result_tool():
         return _read_result(agent, call, config)
 
     def inject(asked: ToolCall) -> ToolCall:
@@ -88,14 +103,16 @@ def _run(agent: Agent, task: ActInput, config: RunnableConfig) -> Steps[ToolRun]
 
 def _read_result(agent: Agent, call: ToolCall, config: RunnableConfig) -> ToolRun:
     """``read_result`` reads the messages of the run, which no tool can reach."""
-    complaint = check_arguments(agent.by_name[READ_RESULT], call["args"])
+    complaint = check_arguments(read_result_tool(), call["args"])
+    if complaint:
+        return failed(call, complaint)
+    handle = str(call["args"]["handle"])
+    found = find_long(read_messages(config), handle)
     try:
-        if complaint:
-            raise ToolError(complaint)
-        handle = str(call["args"]["handle"])
-        text = read_page(find_whole(read_messages(config), handle), handle, int(call["args"].get("start", 0)))
+        text = read_page(found, handle, int(call["args"].get("start", 0)))
     except ToolError as error:
-        message = close_calls([call], str(error))[0]
-        return ToolRun(message, ran=complaint is None, size=len(str(error)))
-    message = close_calls([call], text)[0].model_copy(update={"status": "success"})
-    return ToolRun(message, ran=True, size=len(text))
+        return failed(call, str(error), ran=True)
+    source = None if found is None else agent.by_name.get(found.name or "")
+    if source is not None and not policy_of(source).trusted:
+        text = frame(text, source.name)
+    return succeeded(call, text, policy_of(read_result_tool()))

@@ -10,21 +10,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
-from langchain_core.messages import ToolCall
+from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT
 from langchain_core.tools import BaseTool
-from langgraph._internal._constants import CONFIG_KEY_READ, CONFIG_KEY_RUNTIME
+from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_READ, CONFIG_KEY_RUNTIME
 from langgraph._internal._runnable import RunnableCallable
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import _get_all_injected_args
 from langgraph.runtime import Runtime
 
 from taograph.calls import Steps, adrive, drive
+from taograph.tools.results import without_artifact
+
+log = logging.getLogger("taograph.graphs")
 
 
 def node(name: str, core: Callable[[Any, RunnableConfig], Steps[Any]]) -> Runnable[Any, Any]:
@@ -123,6 +128,22 @@ class Injector:
             store=runtime.store,
         )
         return self._node._inject_tool_args(call, given)
+
+
+def storable(message: ToolMessage, config: RunnableConfig) -> ToolMessage:
+    """A tool's message as the checkpointer can store it: what came beside its text may be anything.
+
+    Where there is no checkpointer, everything is kept.
+    """
+    saver = (config.get("configurable") or {}).get(CONFIG_KEY_CHECKPOINTER)
+    if not isinstance(saver, BaseCheckpointSaver) or not (message.artifact or message.additional_kwargs):
+        return message
+    try:
+        saver.serde.dumps_typed(message)
+    except Exception as error:  # noqa: BLE001 - whatever a serializer may raise
+        log.warning("the artifact of tool %s cannot be stored and is dropped: %s", message.name, type(error).__name__)
+        return without_artifact(message)
+    return message
 
 
 def read_messages(config: RunnableConfig) -> list[Any]:

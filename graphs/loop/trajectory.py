@@ -83,6 +83,11 @@ def feedback(text: str, kind: str) -> HumanMessage:
     return HumanMessage(text, additional_kwargs={_FEEDBACK: kind})
 
 
+def mark(message: HumanMessage, kind: str) -> HumanMessage:
+    """A message that was made in the user's name, as one that is not a turn of the user."""
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, _FEEDBACK: kind}})
+
+
 def is_feedback(message: BaseMessage) -> bool:
     """Whether a message is the loop's own."""
     return _FEEDBACK in message.additional_kwargs

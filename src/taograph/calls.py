@@ -12,9 +12,10 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from typing import Any, TypeVar
 
 from taograph.cancel import Cancellation, current_cancellation
@@ -44,6 +45,18 @@ class Cancelled(Exception):  # noqa: N818 - likewise
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Exited(Exception):  # noqa: N818 - likewise
+    """What was called tried to end more than itself: it raised what ends a task, a thread or the process.
+
+    Attributes:
+        error: What it raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,27 +136,38 @@ def _make(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     _refuse(wanted, cancel)
     if wanted.func is not None:
         if wanted.timeout is None and cancel is None:
-            return wanted.func()
+            return _call(wanted.func)
         context, func = contextvars.copy_context(), wanted.func
         future = wanted.pool.submit(lambda: context.run(func))
     elif wanted.afunc is not None:
-        future = asyncio.run_coroutine_threadsafe(_as_coroutine(wanted.afunc), _background_loop())
+        future = asyncio.run_coroutine_threadsafe(_alone(wanted.afunc), _background_loop())
     else:
         raise TypeError("a Call needs func or afunc")
     future.add_done_callback(lambda _: done.set())
     unsubscribe = cancel.subscribe(done.set) if cancel else None
+    ended = False
     try:
-        done.wait(wanted.timeout)
+        done.wait(None if wanted.timeout is None else min(wanted.timeout, threading.TIMEOUT_MAX))
+        ended = future.done()
     finally:  # KeyboardInterrupt included
         if unsubscribe:
             unsubscribe()
-        if not future.done():
+        if not ended:
             _give_up(future, wanted)
-    if future.done() and not future.cancelled():
-        return future.result()
+    if ended or (future.done() and not future.cancelled()):
+        return _result(future)
     if cancel is not None and cancel.reason is not None:
         raise Cancelled(cancel.reason)
     raise TimedOut
+
+
+def _call(function: Callable[[], T]) -> T:
+    try:
+        return function()
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001
+        raise Exited(error) from None
 
 
 def _give_up(future: Future[Any], call: Call) -> None:
@@ -160,8 +184,8 @@ async def _amake(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     _refuse(wanted, cancel)
     if wanted.afunc is not None:
         if wanted.timeout is None and cancel is None:
-            return await wanted.afunc()
-        future: asyncio.Future[Any] = asyncio.ensure_future(_as_coroutine(wanted.afunc))
+            return await _inline(wanted.afunc)
+        future: asyncio.Future[Any] = asyncio.ensure_future(_alone(wanted.afunc))
         threaded = None
     elif wanted.func is not None:
         context, func = contextvars.copy_context(), wanted.func
@@ -170,22 +194,46 @@ async def _amake(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     else:
         raise TypeError("a Call needs func or afunc")
 
+    ended = False
     try:
         await _first(future, wanted.timeout, cancel)
+        ended = future.done()
     finally:  # the task around us may be cancelled too
-        if not future.done():
+        if not ended:
             if threaded is not None:
                 wanted.pool.abandon(threaded)
             future.cancel()
+    if ended:
+        return _result(future)
     if not future.done():
         await asyncio.wait({future}, timeout=_GRACE_SECONDS)
-    elif not future.cancelled():
-        return future.result()
-    if future.done() and not future.cancelled():
-        future.exception()  # it was given up: looked at, so that nobody warns of it
     if cancel is not None and cancel.reason is not None:
         raise Cancelled(cancel.reason)
     raise TimedOut
+
+
+async def _inline(function: Callable[[], Awaitable[T]]) -> T:
+    """A call that nothing can cut but the end of the task around it."""
+    try:
+        return await function()
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise Exited(error) from None
+
+
+def _result(future: Future[Any] | asyncio.Future[Any]) -> Any:
+    """The result of a call that ended by itself."""
+    try:
+        return future.result()
+    except FutureCancelled as error:
+        raise Exited(error) from None
+    except Exception:
+        raise
+    except BaseException as error:  # noqa: BLE001
+        # Nobody cancelled it, and nobody pressed Ctrl-C here: it raised that itself.
+        raise Exited(error) from None
 
 
 async def _first(future: asyncio.Future[Any], seconds: float | None, cancel: Cancellation | None) -> None:
@@ -211,15 +259,46 @@ async def _first(future: asyncio.Future[Any], seconds: float | None, cancel: Can
         unsubscribe()
 
 
-async def _as_coroutine(function: Callable[[], Awaitable[T]]) -> T:
-    return await function()
+async def _alone(function: Callable[[], Awaitable[T]]) -> T:
+    """A call in a task of its own, of which nobody speaks when it was given up."""
+    task = asyncio.current_task()
+    if task is not None:
+        # asyncio logs an exception that nobody fetched, with its text.
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return await contained(function)()
+
+
+def contained(function: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """A coroutine function whose ``SystemExit`` ends the call and not the event loop, to which asyncio hands it.
+
+    So does ``KeyboardInterrupt``, where it cannot be the Ctrl-C of a person: outside the main thread.
+    """
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> T:
+        try:
+            return await function(*args, **kwargs)
+        except SystemExit as error:
+            raise Exited(error) from None
+        except KeyboardInterrupt as error:
+            if threading.current_thread() is threading.main_thread():
+                raise
+            raise Exited(error) from None
+
+    return call
 
 
 @cache
 def _background_loop() -> asyncio.AbstractEventLoop:
     """One event loop for async-only tools and models that are called from synchronous code."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="taograph-loop", daemon=True).start()
+
+    def run() -> None:
+        while True:  # it is everybody's: what one call raises in a task of its own must not end it
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                loop.run_forever()
+
+    threading.Thread(target=run, name="taograph-loop", daemon=True).start()
     return loop
 
 

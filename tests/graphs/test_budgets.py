@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -423,30 +426,62 @@ def test_going_on_after_a_pause_under_a_small_recursion_limit_loses_nothing(way:
     assert counting.calls == [""]
 
 
-def test_a_run_left_by_a_crash_goes_on_with_its_budget() -> None:
-    """The process dies in a model call; another one goes on with the thread."""
+def test_a_run_left_by_a_crash_goes_on_with_its_budget(tmp_path: Path) -> None:
+    """The process dies in a tool; another one goes on with the thread. Calls that ended are not run again."""
+    code = f"""
+        import os, sys, time
+        from pathlib import Path
+        from langchain_core.messages import AIMessage
+        from taograph import Limits, checkpoints, create_react_graph, tool
+        from taograph.models import ScriptedModel, call
 
-    class Died(BaseException):
-        pass
+        log = Path({str(tmp_path)!r}, "log")
+        first = not log.exists()
 
-    counting, model, dies = Counting(), asks_for_ever("count", "what", parallel=2), True
+        def note(what):
+            with log.open("a") as file:
+                file.write(what + "\\n")
 
-    def crashing(messages: list[BaseMessage]) -> Any:
-        if len(model.requests) == 2 and dies:
-            raise Died
-        return inner(messages)
+        @tool(effects="none")
+        def count(what: str) -> str:
+            "Count."
+            note(what)
+            return what
 
-    inner = model.replies[0]
-    model.replies = [crashing]
-    graph = create_react_graph(model, [counting.tool], limits=Limits(steps=3), checkpointer=InMemorySaver())
-    with pytest.raises(Died):
-        graph.invoke(question(), thread())
-    dies = False
-    result = graph.invoke(None, thread())
-    assert_ended(result, "step_limit")
-    assert result["stop"]["step"] == 3
-    assert len(counting.calls) == 6
-    assert result["spent"]["tool_calls"] == 6
+        @tool(effects="none")
+        def deadly(what: str) -> str:
+            "End the process, the first time."
+            note(what)
+            if first and what == "d2":
+                time.sleep(0.3)
+                os._exit(7)
+            return what
+
+        def reply(messages):
+            if "The run ends here" in str(messages[-1].content):
+                return "So far."
+            n = sum(m.type == "ai" for m in messages) + 1
+            note(f"turn {{n}}")
+            return AIMessage("", tool_calls=[call("count", {{"what": f"c{{n}}"}}, id=f"c{{n}}"),
+                                             call("deadly", {{"what": f"d{{n}}"}}, id=f"d{{n}}")])
+
+        with checkpoints.open("sqlite:///{tmp_path}/t.db") as saver:
+            model = ScriptedModel(replies=[reply], repeat=True)
+            graph = create_react_graph(model, [count, deadly], limits=Limits(steps=3), checkpointer=saver)
+            given = {{"messages": [("user", "Go.")]}} if first else None
+            result = graph.invoke(given, {{"configurable": {{"thread_id": "1"}}}}, durability="sync")
+            print(result["stop"]["reason"], result["stop"]["step"], result["spent"]["model_calls"],
+                  result["spent"]["tool_calls"])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    dead = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert dead.returncode == 7, dead.stderr
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["step_limit", "3", "4", "6"], done.stderr
+    ran = (tmp_path / "log").read_text().split("\n")[:-1]
+    assert sorted(ran) == sorted(["turn 1", "c1", "d1", "turn 2", "c2", "d2", "d2", "turn 3", "c3", "d3"]), (
+        "only what had not ended is run again"
+    )
 
 
 async def test_a_run_whose_task_was_cancelled_goes_on_with_its_budget() -> None:
