@@ -5,7 +5,9 @@ fake one that notes the address and leads to a local server.
 """
 
 import datetime as dt
+import gc
 import gzip
+import socket
 import ssl
 import time
 import zlib
@@ -350,3 +352,17 @@ def test_a_server_is_held_to_the_name_in_the_url(certificate: Path) -> None:
                 run_async(stranger.get(f"https://{host}:{site.port}/"))
             assert caught.value.kind == "certificate"
         assert len(site.seen) == 1
+
+
+def test_a_handshake_that_never_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        visitor = Fetcher(AddressRules([host]), robots=None, seconds=0.4, max_bytes=999)
+        with pytest.raises(WebError, match=r"within 0\.4 s"):
+            run_async(visitor.get(f"https://{host}/"))
+        accepted, _ = silent.accept()
+        with accepted:
+            accepted.settimeout(2)
+            while accepted.recv(65536):  # our greeting
+                pass
+        gc.collect()  # a connection left open would be warned of here

@@ -89,7 +89,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
             except BaseException:
                 await stream.aclose()
                 raise
-            return stream
+            return _Stream(stream)
         raise failure
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
@@ -125,6 +125,37 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Wait; asked for by httpcore."""
         await asyncio.sleep(seconds)
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection that is closed where time runs out in its TLS handshake, which httpcore leaves open."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            await self._stream.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 def _address(name: Any) -> Address | None:

@@ -170,15 +170,14 @@ class Fetcher:
             declared = response.headers.get("content-length", "")
             if not cut and declared.isdigit() and int(declared[:18]) > most:
                 raise _too_large(url.host, most)
-            parts, size = [], 0
+            body = bytearray()
             async for part in response.aiter_raw():
-                parts.append(part)
-                size += len(part)
-                if size > most:
+                body += part
+                if len(body) > most:
                     if cut:
                         break
                     raise _too_large(url.host, most)
-            return response, b"".join(parts)
+            return response, bytes(body)
         finally:
             await response.aclose()
 
