@@ -23,7 +23,7 @@ from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import without_calls
 from taograph.graphs.protocols.native import text_of
 from taograph.graphs.protocols.recover import recover_tool_calls
-from taograph.models.failures import describe, status_of
+from taograph.models.failures import status_of
 
 _SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600
 
@@ -124,7 +124,7 @@ def _closing(session: Session, messages: Sequence[AnyMessage], stop: Stop) -> St
     except (Cancelled, TimedOut):
         return None
     except GaveUp as failure:
-        session.teller.tell("retry", reason="model_error", detail=f"no closing answer: {describe(failure.error)}")
+        session.teller.tell("retry", reason="model_error", detail=f"no closing answer: {failure.words}")
         return None
     text = text_of(reply)
     if not text or recover_tool_calls(text, session.agent.by_name):  # a call written as text answers nothing
@@ -157,9 +157,9 @@ def _structured(
         except GaveUp as failure:
             if len(ways) > 1 and status_of(failure.error) in (400, 422):
                 ways.pop(0)
-                session.teller.tell("retry", reason="structured_output", detail=describe(failure.error))
+                session.teller.tell("retry", reason="structured_output", detail=failure.words)
                 continue
-            return None, _without_structure(stop, describe(failure.error), "model_error")
+            return None, _without_structure(stop, failure.words, "model_error")
         tried += 1
         said = text_of(reply) or json.dumps([call["args"] for call in reply.tool_calls], ensure_ascii=False)
         talk += [AIMessage(said), feedback(prompts.STRUCTURE_WRONG.format(problems=problem), "structure")]

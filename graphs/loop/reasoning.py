@@ -23,7 +23,7 @@ from taograph.graphs.loop.verifying import objection
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import filled, is_blank
 from taograph.graphs.protocols.native import Reply, read_reply, text_of, thought_of
-from taograph.models.failures import describe, is_malformed, refusal_text
+from taograph.models.failures import is_malformed, refusal_text
 from taograph.tools.running import check_arguments
 
 # `verify` may send the loop on so often; then the answer stands, and the result says that it objected.
@@ -108,7 +108,7 @@ class Turn:
                 "deadline", f"the model had not replied when {session.limits.seconds:g} seconds were over"
             )
         except GaveUp as failure:
-            return self._failed(failure.error)
+            return self._failed(failure)
         spent = session.spent
         run["turn_tokens"] = spent["input_tokens"] + spent["output_tokens"] - before[0]
         run["turn_cost"] = spent["cost"] - before[1]
@@ -220,18 +220,18 @@ class Turn:
         self._send_back(prompts.EMPTY if reply.kind == "empty" else prompts.CUT, reason, what)
         return None
 
-    def _failed(self, error: Exception) -> Stop | None:
+    def _failed(self, failure: GaveUp) -> Stop | None:
         session, run = self.session, self.session.run
-        refused = refusal_text(error)
+        refused = refusal_text(failure.error)
         if refused is not None:
             session.messages.append(AIMessage(refused))
             return self._stop("refusal", f"the model refused: {refused[:200]}")
-        if not is_malformed(error):
-            return self._stop("model_error", describe(error))
+        if not is_malformed(failure.error):
+            return self._stop("model_error", failure.words)
         run["unusable"] += 1
         if run["unusable"] > session.limits.malformed or not self._has_turn():
-            return self._stop("malformed_output", describe(error))
-        self._send_back(prompts.BROKEN, "malformed_output", describe(error))
+            return self._stop("malformed_output", failure.words)
+        self._send_back(prompts.BROKEN, "malformed_output", failure.words)
         return None
 
     def _send_back(self, text: str, kind: str, detail: str = "") -> None:

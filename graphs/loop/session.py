@@ -26,7 +26,7 @@ from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
 from taograph.graphs.loop.window import request as window
-from taograph.models.failures import describe, is_overflow, is_retryable, retry_after
+from taograph.models.failures import describe, is_overflow, is_retryable, retry_after, secrets_of
 from taograph.models.prices import Price
 from taograph.models.streamed import StreamedCalls
 from taograph.models.usage import usage_of
@@ -35,11 +35,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 
 
 class GaveUp(Exception):  # noqa: N818 - a signal within the loop
-    """The model call failed for good; ``error`` says why."""
+    """The model call failed for good; ``error`` is why, and ``words`` says it without secrets."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
+    def __init__(self, error: Exception, words: str) -> None:
+        super().__init__(words)
         self.error = error
+        self.words = words
 
 
 class Teller:
@@ -239,16 +240,17 @@ class Session:
             except GraphBubbleUp:
                 raise
             except Exception as error:
+                words = describe(error, secrets_of(getattr(model, "bound", model)))
                 if attempt >= self.limits.model_retries or not is_retryable(error):
-                    raise GaveUp(error) from error
+                    raise GaveUp(error, words) from error
                 pause = retry_after(error)
                 if pause is None:
                     pause = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE) * random.uniform(0.75, 1.25)  # noqa: S311
                 left = self.seconds_left(reserve)
                 if left is not None and pause >= left:
-                    raise GaveUp(error) from error
+                    raise GaveUp(error, words) from error
                 attempt += 1
-                self.teller.tell("retry", reason="model_error", detail=describe(error))
+                self.teller.tell("retry", reason="model_error", detail=words)
                 yield Pause(pause)
             else:
                 usage = usage_of(request, reply, price or self.bound.price)

@@ -1,27 +1,51 @@
-"""Keeping secrets out of texts that leave the process: errors, details, events."""
+"""Keeping secrets out of texts that leave the process: errors, details, events.
+
+Only what is surely a key is taken out: a text for the model has to keep the names of arguments, tables and
+models that look a little like one.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 _NAMED = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?$", re.IGNORECASE)
 _SHAPES = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|lsv2|ghp|gho|github_pat|glpat|hf|xox[abprs])[-_][A-Za-z0-9_*\-]{6,}"
+    # By their prefix. A digit or a star (a key that was masked) tells a key from "sk-learn" or "hf-internal-testing".
+    r"\b(?:sk|pk|rk)-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{8,}"
+    r"|\b(?:sk|pk|rk)-[A-Za-z]{16,}"
+    r"|\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9*]{8,}"
+    r"|\b(?:gsk|gh[oprsu]|github_pat|lsv2|hf|npm|r8)_(?=[A-Za-z0-9_*]{0,60}[0-9*])[A-Za-z0-9_*]{16,}"
+    r"|\b(?:xai|glpat|tvly|pplx|nvapi|xox[abeprs])-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{10,}"
     r"|\bAKIA[0-9A-Z]{12,}"
-    r"|\bAIza[0-9A-Za-z_\-]{20,}"
-    r"|\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"
-    r"|(?<=Bearer )[^\s\"']+"
+    r"|\bAIza[0-9A-Za-z_-]{20,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,1000}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,10000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+    # By their place.
     r"|(?<=://)[^/\s:@]{1,100}:[^/\s@]{1,100}(?=@)"
-    r"|(?<=api_key=)[^\s&\"']+|(?<=api-key: )[^\s\"']+",
-    re.IGNORECASE,
+    r"|(?i:(?<=Bearer )|(?<=Authorization: Basic ))[^\s\"']+"
+    r"|(?i:(?<=[?&]key=)|(?<=[?&]sig=)|(?<=[?&]token=))[^\s&\"'#]+"
+)
+# api_key=…, "api_key": "…", x-api-key: … A value without quotes behind a colon has to hold a digit: words that
+# say what is wrong with an argument of that name stand there, too.
+_ASSIGNED = re.compile(
+    r"(?i)((?:api[-_]?key|access[-_]?key|secret[-_]?key|(?:access|auth|refresh)[-_]?token|client[-_]?secret|password)"
+    r"(?:[\"']?\s{0,3}[:=]\s{0,3}[\"'](?=[^\s\"'])|=(?![\"'\s])|:\s{0,3}(?=[^\s\"',;&}]{0,200}[0-9])))"
+    r"[^\s\"',;&}]+"
 )
 HIDDEN = "[secret]"
 
 
-def redact(text: str) -> str:
-    """A text without keys: those of the usual shapes, and the values of this process's secret variables."""
-    for name, value in os.environ.items():
-        if len(value) >= 8 and _NAMED.search(name) and value in text:
-            text = text.replace(value, HIDDEN)
-    return _SHAPES.sub(HIDDEN, text)
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """A text without keys: those of the usual shapes, and the values of this process's secret variables.
+
+    Args:
+        text: Any text.
+        secrets: Values to take out besides, such as a key that was given in code.
+    """
+    named = [value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name)]
+    # The longest first: a value that holds another would leave its rest behind.
+    for value in sorted({*named, *filter(None, secrets)}, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return _ASSIGNED.sub(rf"\1{HIDDEN}", _SHAPES.sub(HIDDEN, text))

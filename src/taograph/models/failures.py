@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError, ModelError, ModelRefusalError, OutputParserException
+from pydantic import SecretStr
 
 from taograph.redaction import redact
 
@@ -22,6 +26,9 @@ _BROKEN = (
     "malformed_function_call",
 )
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
+_SECRET_HEADER = re.compile(r"key|token|auth|secret|cookie|password", re.IGNORECASE)
+# A placeholder such as "x" or "none" is no secret, and taking it out would spoil every word it is in.
+_SHORTEST = 6
 # What an error in the midst of a stream says, which has no status of its own.
 _RETRYABLE_CODES = frozenset(
     {"server_error", "overloaded_error", "rate_limit_exceeded", "rate_limit_error", "service_unavailable"}
@@ -84,11 +91,27 @@ def retry_after(error: BaseException) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def describe(error: BaseException) -> str:
-    """An error in one line, without secrets; a connection that failed with its address."""
-    text = " ".join(redact(f"{error}{_place(error)}").split())
+def describe(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """An error in one line, without secrets; a connection that failed with its address.
+
+    Args:
+        error: The error.
+        secrets: What must not be shown besides what :func:`~taograph.redaction.redact` finds by itself.
+    """
+    text = " ".join(redact(f"{error}{_place(error)}", secrets).split())
     name = type(error).__name__
     return f"{name}: {text[:300]}{'…' if len(text) > 300 else ''}" if text else name
+
+
+def secrets_of(model: Any) -> set[str]:
+    """The keys that a model was given in code: its secret fields, and headers of such names."""
+    found: set[str] = set()
+    for value in vars(model).values() if hasattr(model, "__dict__") else ():
+        if isinstance(value, SecretStr):
+            found.add(value.get_secret_value())
+        elif isinstance(value, Mapping):
+            found |= {v for k, v in value.items() if isinstance(v, str) and _SECRET_HEADER.search(str(k))}
+    return {secret.removeprefix("Bearer ") for secret in found if len(secret) >= _SHORTEST}
 
 
 def _place(error: BaseException) -> str:

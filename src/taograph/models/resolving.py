@@ -142,19 +142,20 @@ def _azure(deployment: str) -> BaseChatModel:
 
 
 def _any_provider(name: str) -> BaseChatModel:
+    shown = redact(name)  # a key in the place of a name is a likely slip
     try:
         from langchain.chat_models import init_chat_model
     except ImportError:
         raise ValueError(
-            f"model {name!r}: providers other than OpenAI come through LangChain: `pip install langchain` and "
+            f"model {shown!r}: providers other than OpenAI come through LangChain: `pip install langchain` and "
             'the provider\'s package, or use "openai:NAME", "http://host:port/v1#name" or "local"'
         ) from None
     try:
         made = init_chat_model(name)
     except Exception as error:  # a package or a key that is missing; each integration says it in its own way
-        raise ValueError(f"model {name!r}: {redact(str(error))}") from error
+        raise ValueError(f"model {shown!r}: {redact(str(error))}") from error
     if not isinstance(made, BaseChatModel):
-        raise ValueError(f'model {name!r}: write the provider too, as in "anthropic:{name}"')
+        raise ValueError(f'model {shown!r}: write the provider too, as in "anthropic:{shown}"')
     return made
 
 
