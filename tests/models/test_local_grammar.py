@@ -43,8 +43,15 @@ def test_text_or_calls_of_the_tools() -> None:
     assert rule(grammar, "root") == "calls | prose"
     assert rule(grammar, "call") == "call-0 | call-1"
     assert rule(grammar, "call-0").startswith(r'"{\"name\": \"search\", \"arguments\": "')
-    assert rule(grammar, "args-0") == r'"{" "\"query\": " string (", " ("\"limit\": " integer))* "}"'
+    assert rule(grammar, "args-0") == r'"{" "\"query\": " string (", " "\"limit\": " integer)? "}"'
     assert rule(grammar, "args-1") == "object"
+
+
+def test_optional_arguments_stand_once_and_in_order() -> None:
+    parameters = {"properties": {name: {"type": "integer"} for name in "abc"}}
+    grammar = call_grammar([{"function": {"name": "f", "parameters": parameters}}])
+    a, b, c = (rf'"\"{name}\": " integer' for name in "abc")
+    assert rule(grammar, "args-0") == (f'"{{" ({a} (", " {b})? (", " {c})? | {b} (", " {c})? | {c})? "}}"')
 
 
 def test_every_rule_that_is_used_is_there() -> None:

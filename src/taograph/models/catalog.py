@@ -207,7 +207,7 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
         memory=290,
-        template="own",
+        template="bare_json",
         note="the smallest, for trying things out: weak at choosing tools",
     ),
 )

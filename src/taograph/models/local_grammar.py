@@ -59,17 +59,20 @@ def _arguments(schema: Mapping[str, Any]) -> str:
     properties: Mapping[str, Any] = schema.get("properties") or {}
     if not properties:
         return "object"
-    pairs = {
-        name: f"{_literal(json.dumps(name, ensure_ascii=False) + ': ')} {_value(spec)}"
-        for name, spec in properties.items()
-    }
-    required = [pair for name, pair in pairs.items() if name in (schema.get("required") or ())]
-    optional = [pair for name, pair in pairs.items() if name not in (schema.get("required") or ())]
-    either = f"({' | '.join(optional)})"
-    if not required:
-        return f'"{{" ({either} (", " {either})*)? "}}"'
-    more = f' (", " {either})*' if optional else ""
-    return '"{" ' + ' ", " '.join(required) + more + ' "}"'
+    needed: list[str] = []
+    optional: list[str] = []
+    for name, spec in properties.items():
+        pair = f"{_literal(json.dumps(name, ensure_ascii=False) + ': ')} {_value(spec)}"
+        (needed if name in (schema.get("required") or ()) else optional).append(pair)
+    # In the order of the schema, each at most once: a weak model would repeat one without end.
+    if needed:
+        return '"{" ' + ' ", " '.join(needed) + "".join(_later(optional)) + ' "}"'
+    starts = [pair + "".join(_later(optional[at + 1 :])) for at, pair in enumerate(optional)]
+    return f'"{{" ({" | ".join(starts)})? "}}"'
+
+
+def _later(pairs: Sequence[str]) -> list[str]:
+    return [f' (", " {pair})?' for pair in pairs]
 
 
 def _value(spec: Any) -> str:
