@@ -50,7 +50,10 @@ class StepReader:
                 if "taograph_turn" in data:
                     self._turns[where] = dict(data["taograph_turn"])
                 elif "taograph" in data:
-                    yield _placed(where, dict(data["taograph"]))
+                    event = dict(data["taograph"])
+                    # After a resume it is the only thing that tells the turn.
+                    self._turns[where] = {key: event[key] for key in ("step", "thread", "run")}
+                    yield _placed(where, event)
             case "messages":
                 chunk, metadata = data
                 if isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == "reason":
@@ -99,8 +102,12 @@ def stream_steps(
     reader = StepReader()
     parts = within.run(lambda: graph.stream(input, config, context=context, stream_mode=list(MODES), subgraphs=True))
     try:
+        asked: list[Event] = []
         while (part := within.run(next, parts, _END)) is not _END:
-            yield from reader.read(*cast(tuple[Any, str, Any], part))
+            for event in reader.read(*cast(tuple[Any, str, Any], part)):
+                if not _is_approval(event, asked):
+                    yield event
+        yield from asked
     except GeneratorExit:
         switch.request("the stream was abandoned")
         raise
@@ -124,11 +131,14 @@ async def astream_steps(
     queue: asyncio.Queue[Any] = asyncio.Queue()
 
     async def produce() -> None:
-        reader = StepReader()
+        reader, asked = StepReader(), list[Event]()
         try:
             async for part in graph.astream(input, config, context=context, stream_mode=list(MODES), subgraphs=True):
                 for event in reader.read(*cast(tuple[Any, str, Any], part)):
-                    queue.put_nowait(event)
+                    if not _is_approval(event, asked):
+                        queue.put_nowait(event)
+            for event in asked:
+                queue.put_nowait(event)
         finally:
             queue.put_nowait(_END)
 
@@ -146,6 +156,15 @@ async def astream_steps(
         leave()
         if not producer.done():
             producer.cancel()
+
+
+def _is_approval(event: Event, asked: list[Event]) -> bool:
+    """Keep a question to a person for the end: it can be answered only when the calls beside it are over."""
+    inner: Any = event["event"] if event["type"] == "child" else event
+    if inner["type"] != "approval":
+        return False
+    asked.append(event)
+    return True
 
 
 def _enter(switch: Cancellation) -> Callable[[], None]:
