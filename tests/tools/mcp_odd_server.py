@@ -1,7 +1,8 @@
 """An MCP server in plain Python that starts at once and does what it is told to in its one argument, JSON:
 
 ``tools`` (what it lists, ``page`` at a time), ``result`` (of any call), ``greeting`` (a line that is no message),
-``silent`` (methods it never answers), ``says`` (to stderr), ``exits`` (at once), ``errors`` (a call's JSON-RPC error).
+``silent`` (methods it never answers), ``says`` (to stderr, ``times`` over), ``exits`` (at once), ``errors`` (the
+JSON-RPC error of any call).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ told: dict[str, Any] = json.loads(sys.argv[1])
 tools = told.get("tools", [])
 page = told.get("page", 1000)
 if "says" in told:
-    print(told["says"], file=sys.stderr, flush=True)
+    print(told["says"] * told.get("times", 1), file=sys.stderr, flush=True)
 if "exits" in told:
     sys.exit(told["exits"])
 if "greeting" in told:

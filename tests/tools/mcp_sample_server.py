@@ -27,7 +27,7 @@ PIXEL = base64.b64decode(
 )
 server = FastMCP("sample", log_level="WARNING")
 reads = ToolAnnotations(readOnlyHint=True)
-count = 0
+counted: list[None] = []
 
 
 @server.tool(annotations=reads)
@@ -54,9 +54,8 @@ def book(what: str) -> str:
 @server.tool(annotations=ToolAnnotations(idempotentHint=True))
 def remember() -> str:
     """Count the calls of this tool."""
-    global count
-    count += 1
-    return f"call {count}"
+    counted.append(None)
+    return f"call {len(counted)}"
 
 
 @server.tool(annotations=reads)
@@ -85,7 +84,7 @@ async def hang(seconds: float = 600.0) -> str:
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:
         if log := os.environ.get("BOOKINGS"):
-            Path(log).write_text("taken back")
+            Path(log).write_text("taken back")  # noqa: ASYNC240 - what it is asked to do last
         raise
     return "late"
 

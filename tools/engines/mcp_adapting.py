@@ -130,7 +130,7 @@ def _ours(server: Server, theirs: BaseTool) -> McpTool:
         name=full_name(spec.name, name),
         description=description[:_MOST_DESCRIPTION],
         args_schema=sound_schema(theirs.args_schema),
-        coroutine=partial(_ask, server, cast("StructuredTool", theirs)),
+        coroutine=_asking(server, cast("StructuredTool", theirs)),
         response_format="content_and_artifact",
         metadata=theirs.metadata,
     )
@@ -138,18 +138,23 @@ def _ours(server: Server, theirs: BaseTool) -> McpTool:
     return cast("McpTool", with_policy(made, ToolPolicy(**policy)))
 
 
-async def _ask(server: Server, theirs: StructuredTool, arguments: Mapping[str, Any], policy: ToolPolicy) -> _Answer:
-    """Make a call, on whatever loop the caller is."""
+def _asking(server: Server, theirs: StructuredTool) -> Callable[..., Coroutine[Any, Any, _Answer]]:
+    """What makes the calls of a tool, on whatever loop the caller is."""
     call = cast("Callable[..., Coroutine[Any, Any, Any]]", theirs.coroutine)
-    problem = ""
-    try:
-        blocks, artifact = await call(given=arguments, repeatable=policy.effects != "once")
-        return _shown(blocks, artifact, images=server.spec.images)
-    except ToolError:
-        raise
-    except ToolException as error:  # the tool itself says that it failed
-        problem = str(error)[:_MOST_ERROR]
-    raise ToolError(problem)
+
+    # A function, since LangGraph looks for what a tool asks of it in the annotations.
+    async def ask(arguments: Mapping[str, Any], policy: ToolPolicy) -> _Answer:
+        problem = ""
+        try:
+            blocks, artifact = await call(given=arguments, repeatable=policy.effects != "once")
+            return _shown(blocks, artifact, images=server.spec.images)
+        except ToolError:
+            raise
+        except ToolException as error:  # the tool itself says that it failed
+            problem = str(error)[:_MOST_ERROR]
+        raise ToolError(problem)
+
+    return ask
 
 
 async def _through(server: Server, request: MCPToolCallRequest, _: Any) -> CallToolResult:

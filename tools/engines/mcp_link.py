@@ -183,14 +183,17 @@ class Link:
     async def _wait(self, work: asyncio.Task[Any]) -> None:
         # A process that ends closes its pipes; that an HTTP server is gone has to be found out.
         pause = None if self._spec.transport == "stdio" else HEARTBEAT_SECONDS
+        alone = self.calls == 1 and (self._checking is None or self._checking.done())
         try:
             while not work.done():
                 await asyncio.wait({work, self.owner}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                alone = alone and self.calls == 1
                 if self.owner.done() and not work.done():
-                    # Of several calls, nobody knows which one could not be sent.
+                    # Of several requests, nobody knows which one was refused.
                     refused = bool(self._errors) and all(isinstance(each, _REFUSED_BEFORE) for each in self._errors)
-                    raise self._lost(sent=not (refused and self.calls == 1))
+                    raise self._lost(sent=not (refused and alone))
                 if not work.done():
+                    alone = False
                     self.check()
         finally:
             if not work.done():
