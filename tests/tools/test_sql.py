@@ -1,0 +1,451 @@
+"""The database tools over SQLite: what they tell, what they refuse, and that nothing is ever written."""
+
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool
+
+from taograph import create_react_graph
+from taograph.models import ScriptedModel, call
+from taograph.tools.catalog import available, load
+from taograph.tools.engines.sql_base import RESULT_CHARS, Rows, table_text, visible, wanted_tables
+from taograph.tools.policy import ToolError, policy_of
+from taograph.tools.sql import sql_tools
+
+WORKSHOP = """
+    CREATE TABLE bicycles (id integer PRIMARY KEY, name text NOT NULL);
+    CREATE TABLE repairs (
+        id integer PRIMARY KEY, bicycle_id integer NOT NULL REFERENCES bicycles (id), day text NOT NULL, cost numeric);
+    CREATE INDEX repairs_day ON repairs (day);
+    INSERT INTO bicycles VALUES (1, 'Tandem'), (2, 'Cargo bike');
+    INSERT INTO repairs VALUES (1, 1, '2024-03-01', 80), (2, 2, '2024-03-02', 45), (3, 1, '2024-04-11', 40),
+        (4, 2, '2024-04-12', NULL);
+"""
+ODDITIES = """
+    CREATE TABLE "Odd Things" (id integer PRIMARY KEY, "order" text DEFAULT 'none', data blob, size real, made date);
+    INSERT INTO "Odd Things" VALUES (1, 'DROP TABLE bicycles; --', x'00ff10', 0.1 + 0.2, '2024-02-29'),
+        (2, NULL, zeroblob(5000), 5.0, ''), (3, 'NULL', NULL, 1e300, '北京 🚲'),
+        (4, 'a|b' || char(10) || 'c', NULL, -0.5, NULL);
+    CREATE VIEW cheap AS SELECT * FROM repairs WHERE cost < 50;
+    CREATE VIEW broken AS SELECT * FROM gone;
+    CREATE VIRTUAL TABLE notes USING fts5 (title, body);
+    INSERT INTO notes VALUES ('Chains', 'A chain wants oil.');
+    CREATE TABLE huge (value blob);
+    INSERT INTO huge VALUES (zeroblob(1500000));
+"""
+
+
+def make(path: Path, *scripts: str) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executescript("".join(scripts))
+    return path
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return make(tmp_path / "shop.db", WORKSHOP)
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Iterator[Path]:
+    path = make(tmp_path / "odd.db", WORKSHOP, ODDITIES)
+    before = path.read_bytes(), sorted(os.listdir(tmp_path))
+    yield path
+    assert (path.read_bytes(), sorted(os.listdir(tmp_path))) == before, "something was written"
+
+
+def ask(path: Path, query: str, **options: float) -> str:
+    return sql_tools(f"sqlite:///{path}", **options)[1].invoke({"query": query})  # type: ignore[arg-type]
+
+
+def schema(path: Path, table: str = "") -> str:
+    return sql_tools(f"sqlite:///{path}")[0].invoke({"table": table})
+
+
+def test_the_examples_are_what_the_tools_return(database: Path) -> None:
+    for tool in sql_tools(f"sqlite:///{database}"):
+        policy = policy_of(tool)
+        assert (policy.effects, policy.trusted, policy.timeout) == ("none", False, 30.0)
+        assert policy.examples
+        for one in policy.examples:
+            assert tool.invoke(dict(one.args)) == one.observation
+
+
+def test_what_a_model_is_told_of_the_tools(database: Path) -> None:
+    for tool in sql_tools(f"sqlite:///{database}", max_rows=7):
+        assert "SQLite" in tool.description
+        assert f"Example: {tool.name}(" in tool.description
+        assert all(spec["description"] for spec in tool.args.values())
+    assert "7 rows" in sql_tools(f"sqlite:///{database}", max_rows=7)[1].description
+
+
+def test_all_tables_in_brief(odd: Path) -> None:
+    assert schema(odd).splitlines() == [
+        "SQLite database, 7 tables (→ means: refers to):",
+        '"Odd Things" (4 rows): id integer key, "order" text, data blob, size real, made date',
+        "bicycles (2 rows): id integer key, name text not null",
+        "broken (view): can not be read",
+        "cheap (view, 2 rows): id integer, bicycle_id integer, day text, cost numeric",
+        "huge (1 row): value blob",
+        "notes (1 row): title, body",
+        "repairs (4 rows): id integer key, bicycle_id integer not null → bicycles.id, day text not null, cost numeric",
+    ]
+
+
+def test_one_table_in_full(odd: Path) -> None:
+    for name in ('"Odd Things"', "odd things", "Odd Things"):
+        assert schema(odd, name).splitlines()[:3] == [
+            '"Odd Things" (table, 4 rows)',
+            "- id integer, key",
+            "- \"order\" text, default 'none'",
+        ]
+    assert "Defined as: CREATE VIEW cheap AS SELECT" in schema(odd, "cheap")
+    assert "USING fts5 (title, body)" in schema(odd, "notes")
+    assert schema(odd, "*s").count("(table, ") == 4
+    with pytest.raises(ToolError, match=r"no table 'repair'. Near to it: repairs"):
+        schema(odd, "repair")
+    with pytest.raises(ToolError, match=r"no table 'xyz'. The tables are: Odd Things, bicycles"):
+        schema(odd, "xyz")
+
+
+def test_a_schema_is_bounded(tmp_path: Path) -> None:
+    columns = ", ".join(f"column_{n} text" for n in range(90))
+    some = make(tmp_path / "some.db", "BEGIN;", *(f"CREATE TABLE t{n} ({columns});" for n in range(40)), "COMMIT;")
+    told = schema(some)
+    assert len(told) < RESULT_CHARS + 300
+    assert told.splitlines()[0] == 'SQLite database, 40 tables. For the columns of one: sql_schema(table="t0").'
+    assert "t39 (0 rows)" in told
+    assert "- column_89 text" in schema(some, "t7")
+    assert len(schema(some, "t*")) < 2 * RESULT_CHARS + 3000
+    many = make(tmp_path / "many.db", "BEGIN;", *(f"CREATE TABLE table_number_{n} (a);" for n in range(300)), "COMMIT;")
+    assert len(schema(many)) < RESULT_CHARS + 300
+    assert "more: sql_schema(table=" in schema(many)
+    empty = make(tmp_path / "empty.db", "")
+    assert schema(empty) == "This SQLite database has no tables that can be read."
+
+
+def test_rows_are_counted_up_to_a_limit(tmp_path: Path) -> None:
+    long = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 10001) INSERT INTO t SELECT x FROM n;"
+    assert "t (more than 10,000 rows): x" in schema(make(tmp_path / "long.db", "CREATE TABLE t (x);", long))
+
+
+def test_every_kind_of_value(odd: Path) -> None:
+    assert ask(odd, 'SELECT * FROM "Odd Things"').splitlines() == [
+        "id | order | data | size | made",
+        "1 | DROP TABLE bicycles; -- | x'00FF10' | 0.3 | 2024-02-29",
+        f"2 | NULL | x'{'00' * 32}' and so on, 5,000 bytes | 5.0 | ''",
+        "3 | 'NULL' | NULL | 1e+300 | 北京 🚲",
+        "4 | a\\|b\\nc | NULL | -0.5 | NULL",
+        "(4 rows)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "result"),
+    [
+        ("SELECT 'DROP TABLE x; INSERT INTO y'  AS text;", "text\nDROP TABLE x; INSERT INTO y\n(1 row)"),
+        ("VALUES (1), (2)", "column1\n1\n2\n(2 rows)"),
+        ("/* a */ WITH a(x) AS (VALUES (1)) -- b\nSELECT * FROM a -- c", "x\n1\n(1 row)"),
+        ("SELECT id FROM bicycles WHERE id > 9", "id\n(0 rows)"),
+        ("SELECT title FROM notes WHERE notes MATCH 'oil'", "title\nChains\n(1 row)"),
+        ("SELECT length(value) AS n FROM huge", "n\n1500000\n(1 row)"),
+        ("SELECT value FROM json_each('[7]')", "value\n7\n(1 row)"),
+        ("SELECT name FROM pragma_table_info('bicycles')", "name\nid\nname\n(2 rows)"),
+        ("SELECT CAST(x'ff41' AS text) AS t", "t\n\ufffdA\n(1 row)"),
+        ("SELECT name AS update_time FROM bicycles LIMIT 1", "update_time\nTandem\n(1 row)"),
+    ],
+)
+def test_queries(odd: Path, query: str, result: str) -> None:
+    assert ask(odd, query) == result
+
+
+READ_ONLY = "the database can only be read"
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("INSERT INTO bicycles VALUES (9, 'x')", f"INSERT is refused: {READ_ONLY}"),
+        ("INSERT INTO bicycles VALUES (9, 'x') RETURNING id", "INSERT is refused"),
+        ("REPLACE INTO bicycles VALUES (1, 'x')", "INSERT is refused"),
+        ("WITH a AS (SELECT 1) DELETE FROM bicycles", "DELETE is refused"),
+        ("UPDATE bicycles SET name = 'x'", "UPDATE is refused"),
+        ("UPDATE sqlite_master SET sql = ''", "may not be modified"),
+        ("DROP TABLE bicycles", READ_ONLY),
+        ("CREATE TABLE x (y)", READ_ONLY),
+        ("CREATE TEMP TABLE x (y)", READ_ONLY),
+        ("CREATE TABLE x AS SELECT * FROM bicycles", READ_ONLY),
+        ("ALTER TABLE bicycles RENAME TO x", "ALTER TABLE is refused"),
+        ("ATTACH 'other.db' AS other", "ATTACH is refused"),
+        ("DETACH main", "DETACH is refused"),
+        ("PRAGMA query_only = OFF", "PRAGMA is refused"),
+        ("PRAGMA writable_schema = ON", "PRAGMA is refused"),
+        ("PRAGMA table_info(bicycles)", "That is no query"),
+        ("SELECT * FROM pragma_journal_mode", "PRAGMA is refused"),
+        ("VACUUM", "That is no query"),
+        ("VACUUM INTO 'copy.db'", "That is no query"),
+        ("BEGIN", READ_ONLY),
+        ("COMMIT", READ_ONLY),
+        ("SAVEPOINT a", READ_ONLY),
+        ("ANALYZE", READ_ONLY),
+        ("REINDEX", "REINDEX is refused"),
+        ("SELECT load_extension('x')", "load_extension is refused"),
+        ("SELECT writefile('x', 'y')", "no such function"),
+        ("INSERT INTO notes (notes) VALUES ('rebuild')", "INSERT is refused"),
+        ("EXPLAIN SELECT 1", "syntax error"),
+        ("QUERY PLAN DELETE FROM bicycles", READ_ONLY),
+        ("SELECT 1; DROP TABLE bicycles", "more than one statement"),
+        ("SELECT 1; SELECT 2", "more than one statement"),
+        ("", "empty"),
+        ("-- nothing", "empty"),
+        ("SELECT * FROM bicycle", "no such table: bicycle. sql_schema lists the tables"),
+        ("SELECT nam FROM bicycles", "no such column: nam. sql_schema tells the columns"),
+        ("SELECT 'a\x00b'", "NUL"),
+        ("SELECT value FROM huge", "more than 1,000,000 bytes"),
+        ("SELECT randomblob(9000000)", "more than 1,000,000 bytes"),
+        ("SELECT * FROM broken", "no such table"),
+        (f"SELECT {', '.join('1' * 101)}", "101 columns"),
+        (f"SELECT {'(' * 500}1{')' * 500}", "Correct the query"),
+        (f"SELECT '{'x' * 30_000}'", "30,009 characters; at most 20,000"),
+        (f"SELECT 'x' LIKE '{'%a' * 400}'", "pattern too complex"),
+    ],
+)
+def test_what_is_refused_is_told(odd: Path, query: str, says: str) -> None:
+    with pytest.raises(ToolError) as told:
+        ask(odd, query)
+    assert says in str(told.value)
+    assert str(told.value).endswith(".")
+
+
+def test_a_query_ends_in_time(odd: Path) -> None:
+    begun = time.monotonic()
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(ToolError, match=r"longer than 0\.3 s and was ended"):
+        ask(odd, endless, seconds=0.3)
+    assert time.monotonic() - begun < 10
+
+
+def test_rows_and_cells_are_cut_and_that_is_said(odd: Path) -> None:
+    numbers = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT {}) SELECT x FROM n"
+    assert ask(odd, numbers.format(5), max_rows=5).endswith("\n5\n(5 rows)")
+    assert "\n5\n(5 rows shown, there are more." in ask(odd, numbers.format(6), max_rows=5)
+    wide = ask(odd, "SELECT printf('%.*c', 9000, 'x') AS a, 1 AS b UNION ALL SELECT 'y', 2 ORDER BY b")
+    assert wide.splitlines()[1] == "x" * 300 + "… | 1"
+    assert "ends a value that was cut" in wide
+    wider = ask(odd, "SELECT " + ", ".join(["printf('%.*c', 9000, 'x')"] * 90))
+    assert wider.splitlines()[-1].startswith("(1 row)")
+    assert len(wider) < 3 * RESULT_CHARS
+    long = ask(odd, numbers.format(50).replace("SELECT x FROM", "SELECT printf('%.*c', 250, 'x') FROM"))
+    assert len(long) < RESULT_CHARS + 300
+    assert "(15 rows shown, there are more." in long
+
+
+@given(st.lists(st.lists(st.none() | st.text(max_size=400), min_size=3, max_size=3), max_size=12))
+def test_a_table_has_one_line_for_each_row(rows: list[list[str | None]]) -> None:
+    lines = table_text(Rows(["a", "b", "c"], rows, more=False)).split("\n")
+    shown = lines[1:-1]
+    assert len(shown) <= len(rows)
+    assert all(line.replace("\\|", "").count(" | ") == 2 for line in shown)
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", "".join(shown))
+
+
+@given(st.text())
+def test_what_can_be_seen_stays(text: str) -> None:
+    if text.isprintable() and "|" not in text:
+        assert visible(text) == text
+    assert "\n" not in visible(text)
+    assert "\u202e" not in visible(text)
+
+
+@given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=5))
+def test_names_of_tables_are_found(wanted: str, names: list[str]) -> None:
+    found = wanted_tables(wanted, names)
+    assert set(found) <= set(names)
+    if wanted in names and wanted == wanted.replace('"', "").strip():
+        assert wanted in found
+
+
+_WORDS = ["SELECT", "FROM", "bicycles", "DELETE", "INSERT", "INTO", "VALUES", "(1)", ";", "--", "/*", "*/", "'", "WITH"]
+_WORDS += [
+    "a AS",
+    "(",
+    ")",
+    "DROP TABLE",
+    "PRAGMA",
+    "VACUUM",
+    "ATTACH",
+    "*",
+    ",",
+    "UPDATE",
+    "SET name=1",
+    "\n",
+    "EXPLAIN",
+]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(_WORDS), max_size=8).map(" ".join) | st.text(max_size=60))
+@example("EXPLAIN QUERY PLAN DELETE FROM bicycles")
+@example(";;SELECT 1;;")
+@example("\ufeffSELECT 1")
+def test_whatever_is_asked_nothing_changes(fuzzed: tuple[BaseTool, Path, bytes], query: str) -> None:
+    tool, path, before = fuzzed
+    try:
+        assert tool.invoke({"query": query})
+    except ToolError as told:
+        assert str(told).endswith((".", ")"))  # noqa: PT017 - either way is right
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> tuple[BaseTool, Path, bytes]:
+    path = make(tmp_path_factory.mktemp("fuzzed") / "shop.db", WORKSHOP)
+    return sql_tools(f"sqlite:///{path}", seconds=1)[1], path, path.read_bytes()
+
+
+def test_a_database_that_others_write_to(tmp_path: Path) -> None:
+    path = make(tmp_path / "shop.db", "PRAGMA journal_mode = WAL;", WORKSHOP)
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("INSERT INTO bicycles VALUES (3, 'Unicycle')")
+        assert "(2 rows)" in ask(path, "SELECT * FROM bicycles")
+        writer.commit()
+        assert "(3 rows)" in ask(path, "SELECT * FROM bicycles")
+
+
+def test_a_locked_database_is_said(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taograph.tools.engines.sql_sqlite._BUSY_SECONDS", 0.05)
+    with closing(sqlite3.connect(database, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ToolError, match="Another program is writing"):
+            ask(database, "SELECT * FROM bicycles")
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("Not a database, but long enough to be looked at. " * 10, encoding="utf-8")
+    with pytest.raises(ToolError, match="no SQLite database"):
+        ask(tmp_path / "text.db", "SELECT 1 FROM x")
+    whole = make(
+        tmp_path / "shop.db", WORKSHOP, "".join(f"INSERT INTO bicycles VALUES ({n}, 'x');" for n in range(3, 900))
+    )
+    torn = tmp_path / "torn.db"
+    torn.write_bytes(whole.read_bytes()[:4096] + b"\xff" * 8192)
+    with pytest.raises(ToolError, match="damaged"):
+        ask(torn, "SELECT * FROM bicycles")
+    path = make(tmp_path / "gone.db", WORKSHOP)
+    query = sql_tools(f"sqlite:///{path}")[1]
+    path.unlink()
+    with pytest.raises(ToolError, match="can't be opened now"):
+        query.invoke({"query": "SELECT 1"})
+    assert not path.exists()
+
+
+def test_names_that_are_hard_to_write(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder % with #?&"
+    folder.mkdir()
+    path = make(folder / "data 1.db", WORKSHOP)
+    url = "sqlite:///" + str(path).replace("%", "%25").replace("#", "%23").replace("?", "%3F")
+    assert "(2 rows)" in sql_tools(url)[1].invoke({"query": "SELECT * FROM bicycles"})
+
+
+def test_paths_are_from_here_or_from_the_root(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(database.parent)
+    assert "(2 rows)" in sql_tools("sqlite:///shop.db")[1].invoke({"query": "SELECT * FROM bicycles"})
+    monkeypatch.setenv("HOME", str(database.parent))
+    assert "(2 rows)" in sql_tools("sqlite:///~/shop.db")[1].invoke({"query": "SELECT * FROM bicycles"})
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite:///nothing/here.db", "there is no database file nothing/here.db"),
+        ("sqlite://", "can't be read"),
+        ("sqlite:///:memory:", "there is no database file"),
+        ("sqlite://user:secret-1@host/x", "can't be read"),
+        ("sqlite:///x.db?mode=rwc", "can't be read"),
+        ("mysql://user:secret-1@host/db", "can't be read"),
+        ("user:secret-1@host/db", "can't be read"),
+        ("", "can't be read"),
+    ],
+)
+def test_urls_that_are_none(url: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as told:
+        sql_tools(url)
+    assert "secret-1" not in str(told.value)
+    assert "sqlite:///" in str(told.value)
+
+
+def test_limits_are_checked(database: Path) -> None:
+    for options in ({"max_rows": 0}, {"seconds": 0}, {"seconds": float("nan")}):
+        with pytest.raises(ValueError, match="above 0"):
+            sql_tools(f"sqlite:///{database}", **options)  # type: ignore[arg-type]
+
+
+def test_calls_at_once(database: Path) -> None:
+    query = sql_tools(f"sqlite:///{database}")[1]
+    results: list[str] = []
+    threads = [
+        threading.Thread(target=lambda n=n: results.append(query.invoke({"query": f"SELECT {n} AS n"})))
+        for n in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == sorted(f"n\n{n}\n(1 row)" for n in range(12))
+
+
+def test_by_name(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TAOGRAPH_DATABASE", raising=False)
+    assert not available()["sql"].ready
+    with pytest.raises(ValueError, match=r"^TAOGRAPH_DATABASE: .*sqlite:///"):
+        load("sql")
+    monkeypatch.setenv("TAOGRAPH_DATABASE", f"sqlite:///{database}")
+    assert available()["sql"].ready
+    schema_tool, query = load("sql")
+    assert (schema_tool.name, query.name) == ("sql_schema", "sql_query")
+    assert "(2 rows)" in query.invoke({"query": "SELECT * FROM bicycles"})
+    monkeypatch.setenv("TAOGRAPH_DATABASE", "mysql://user:secret-1@host/db")
+    assert not available()["sql"].ready
+    with pytest.raises(ValueError, match=r"^TAOGRAPH_DATABASE: ") as told:
+        load("sql")
+    assert "secret-1" not in str(told.value)
+
+
+def test_a_run_over_a_database(database: Path) -> None:
+    model = ScriptedModel(
+        replies=[
+            AIMessage("", tool_calls=[call("sql_schema")]),
+            AIMessage("", tool_calls=[call("sql_query", {"query": "DELETE FROM repairs"})]),
+            AIMessage("", tool_calls=[call("sql_query", {"query": "SELECT sum(cost) AS total FROM repairs"})]),
+            "All repairs cost 165.",
+        ]
+    )
+    result = create_react_graph(model, sql_tools(f"sqlite:///{database}")).invoke({"messages": [("user", "What…?")]})
+    told = [str(message.content) for message in result["messages"] if message.type == "tool"]
+    assert "bicycles (2 rows)" in told[0]
+    assert "DELETE is refused" in told[1]
+    assert told[2].endswith("total\n165\n(1 row)")
+    assert told[2].startswith("[Data from the tool sql_query")
+    assert (result["answer"], result["stop"]["reason"]) == ("All repairs cost 165.", "final")
+
+
+def test_nothing_of_a_database_is_kept_open(database: Path) -> None:
+    query = sql_tools(f"sqlite:///{database}")[1]
+    query.invoke({"query": "SELECT * FROM bicycles"})
+    with pytest.raises(ToolError):
+        query.invoke({"query": "SELECT nothing"})
+    if os.path.isdir("/proc/self/fd"):
+        held = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        assert str(database) not in held
