@@ -100,9 +100,8 @@ def test_the_socket_decides_last(site: Site) -> None:
 
 
 def test_a_connection_of_this_machine_to_itself(site: Site) -> None:
-    network = Network(site, peer=lambda _: "192.0.2.1")
-    rules = "192.0.2.1"  # its own address, as the fake network says
-    assert "not on the public internet" in str(refusal("http://own.example/", resolve=Names([rules]), network=network))
+    network = Network(site, own=PUBLIC)
+    assert "(this machine)" in str(refusal("http://own.example/", resolve=Names([PUBLIC]), network=network))
     assert site.seen == []
 
 

@@ -39,14 +39,16 @@ def refusal(url: str, *sites: Site, within: float = 5.0, **more: Any) -> WebErro
 class Network(httpcore.AsyncNetworkBackend):
     """Notes where it was asked to connect to, and leads to a local server whatever the address was."""
 
-    def __init__(self, site: Site, peer: Callable[[str], str] = lambda address: address) -> None:
+    def __init__(
+        self, site: Site, peer: Callable[[str], str] = lambda address: address, own: str = "192.0.2.1"
+    ) -> None:
         self.asked: list[tuple[str, int]] = []
-        self._site, self._peer, self._real = site, peer, httpcore.AnyIOBackend()
+        self._site, self._peer, self._own, self._real = site, peer, own, httpcore.AnyIOBackend()
 
     async def connect_tcp(self, host: str, port: int, *args: Any, **kwargs: Any) -> httpcore.AsyncNetworkStream:
         self.asked.append((host, port))
         stream = await self._real.connect_tcp("127.0.0.1", self._site.port)
-        found = {"server_addr": (self._peer(host), port), "client_addr": ("192.0.2.1", 50000)}
+        found = {"server_addr": (self._peer(host), port), "client_addr": (self._own, 50000)}
         real = stream.get_extra_info
         stream.get_extra_info = lambda name: found.get(name) or real(name)  # type: ignore[method-assign]
         return stream

