@@ -76,6 +76,10 @@ class Fake:
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
         self._kept = spec.run_dir / "kept"
 
+    def recall(self, prefix: bytes) -> None:
+        with self._kept.with_name("recalled").open("ab") as file:
+            file.write(prefix[:40] + b"\n")
+
     def keep(self, prefix: bytes) -> None:
         self._kept.write_bytes(prefix)
 

@@ -224,6 +224,7 @@ def test_the_server_keeps_the_prefix_it_was_told_last(make_lease: MakeLease, spe
     other.record()
     lease.prefix = b'{"messages": ["' + b"x" * 200_000 + b'"]}'
     assert lease.record() is record, "telling it does not disturb the hold"
+    assert (spec.run_dir / "recalled").read_bytes().count(b"\n") == 2, "told and loaded before a request goes out"
     lease.drop()
     other.drop()
     assert wait_for(lambda: not alive(record.pid))

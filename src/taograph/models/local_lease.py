@@ -22,6 +22,7 @@ from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec
 
 _START_SECONDS = 180.0
 _HANDSHAKE_SECONDS = 5.0
+_TELL_SECONDS = 10.0
 _LOG_LINES = 15
 _KEPT_SECONDS = 30 * 86400.0
 
@@ -93,13 +94,14 @@ class Lease:
         self._started = [process for process in self._started if process.poll() is None]
 
     def _tell(self) -> None:
+        """Tell the prefix, and wait till the server has loaded what it kept of it."""
         if self._connection is None or self.prefix == self._told:
             return
         with suppress(OSError):  # it is for speed alone; a dead connection shows at the next use
-            self._connection.setblocking(True)
-            self._connection.settimeout(_HANDSHAKE_SECONDS)
+            self._connection.settimeout(_TELL_SECONDS)
             self._connection.sendall(self.prefix + b"\n")
             self._told = self.prefix
+            self._connection.recv(3)
         self._connection.setblocking(False)
 
     def _held(self) -> bool:
@@ -203,7 +205,7 @@ def _sweep(folder: Path) -> None:
     oldest = time.time() - _KEPT_SECONDS
     for path in folder.iterdir():
         with suppress(OSError):
-            if path.stat().st_mtime < oldest and path.suffix in (".slot", ".prefix", ".log"):
+            if path.stat().st_mtime < oldest and path.suffix in (".slot", ".log"):
                 path.unlink()
 
 

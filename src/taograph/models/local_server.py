@@ -21,6 +21,7 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol
 
 from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec, own_template
@@ -31,6 +32,8 @@ _HANDSHAKE_LIMIT = 256
 _PREFIX_LIMIT = 1 << 22
 # Longer than it takes to cut a computed prefix out of what is there, shorter than to compute it again.
 _KEEP_SECONDS = 4.0
+_RECALL_SECONDS = 5.0
+_KEPT_PREFIXES = 4
 
 
 class Engine(Protocol):
@@ -39,8 +42,11 @@ class Engine(Protocol):
     url: str
     template: str
 
+    def recall(self, prefix: bytes) -> None:
+        """Load what an earlier server computed of a prefix, if it was kept."""
+
     def keep(self, prefix: bytes) -> None:
-        """Save what has been computed of a prefix for the next server, if that is quick."""
+        """Save what has been computed of a prefix for later servers, if that is quick."""
 
 
 def main() -> None:
@@ -72,7 +78,7 @@ def serve(spec: ServerSpec, start: Callable[[ServerSpec, str], Engine]) -> None:
         port = listener.getsockname()[1]
         Record(os.getpid(), engine.url, port, key, engine.template).write(record)
         try:
-            prefix = _stay(listener, key, spec.linger)
+            prefix = _stay(listener, key, spec.linger, engine.recall)
         finally:
             record.unlink(missing_ok=True)
     if prefix:
@@ -92,7 +98,7 @@ class _Lease:
         self.prefix = b""
 
 
-def _stay(listener: socket.socket, key: str, linger: float) -> bytes:
+def _stay(listener: socket.socket, key: str, linger: float, recall: Callable[[bytes], None]) -> bytes:
     """Return when no lease has been held for a while, with the prefix that was told last."""
     listener.setblocking(False)
     prefix = b""
@@ -114,7 +120,7 @@ def _stay(listener: socket.socket, key: str, linger: float) -> bytes:
                         held[came] = _Lease()
                         selector.register(came, selectors.EVENT_READ)
                 elif isinstance(connection, socket.socket):
-                    stays = _hear(connection, held[connection], key)
+                    stays = _hear(connection, held[connection], key, recall)
                     prefix = held[connection].prefix or prefix
                     if not stays:
                         selector.unregister(connection)
@@ -122,8 +128,8 @@ def _stay(listener: socket.socket, key: str, linger: float) -> bytes:
                         connection.close()
 
 
-def _hear(connection: socket.socket, lease: _Lease, key: str) -> bool:
-    """Read what a connection says: the key first, then prefixes, a line each; whether it stays."""
+def _hear(connection: socket.socket, lease: _Lease, key: str, recall: Callable[[bytes], None]) -> bool:
+    """Read what a connection says, the key first, then prefixes, a line each; whether it stays."""
     try:
         heard = connection.recv(1 << 16)
         if not heard:
@@ -132,11 +138,12 @@ def _hear(connection: socket.socket, lease: _Lease, key: str) -> bool:
         for line in lines:
             if lease.good:
                 lease.prefix = line
+                recall(line)
             elif hmac.compare_digest(line, key.encode()):
                 lease.good = True
-                connection.sendall(b"ok\n")
             else:
                 return False
+            connection.sendall(b"ok\n")
     except BlockingIOError:
         return True
     except OSError:
@@ -174,26 +181,41 @@ class _LlamaServer:
         self._server = xllamacpp.Server(params)
         self.url = self._server.listening_address
         self._key = key
-        self._saved = spec.file("slot")
-        self._saved_of = spec.file("prefix")  # the digest of the prefix that was saved
-        if self._saved.exists():
-            try:
-                self._ask("/slots/0?action=restore", {"filename": self._saved.name})
-            except OSError:  # of an engine that differs, or half written
-                self._saved_of.unlink(missing_ok=True)
-                self._saved.unlink(missing_ok=True)
+        self._spec = spec
+        self._recalled: set[str] = set()
+
+    def recall(self, prefix: bytes) -> None:
+        saved = self._saved(prefix)
+        if saved.name in self._recalled or not saved.exists():
+            return
+        self._recalled.add(saved.name)
+        try:
+            self._ask("/slots/0?action=restore", {"filename": saved.name}, _RECALL_SECONDS)
+            saved.touch()
+        except TimeoutError:  # it is busy with a request, which is not to be disturbed
+            return
+        except (OSError, ValueError):  # half written, or of another engine
+            saved.unlink(missing_ok=True)
 
     def keep(self, prefix: bytes) -> None:
-        digest = sha256(prefix).hexdigest()
+        saved = self._saved(prefix)
+        if saved.exists():
+            return
         with suppress(OSError, ValueError, KeyError):
-            if self._saved_of.exists() and self._saved_of.read_text("utf-8") == digest:
-                return
             prompt = self._ask("/apply-template", json.loads(prefix))["prompt"]
             # Takes what is behind the prefix, the conversation, out of the slot: it is not for keeping.
             self._ask("/completion", {"prompt": prompt, "n_predict": 0, "cache_prompt": True}, _KEEP_SECONDS)
-            self._saved_of.unlink(missing_ok=True)
-            self._ask("/slots/0?action=save", {"filename": self._saved.name})
-            self._saved_of.write_text(digest, "utf-8")
+            scratch = saved.with_suffix(".tmp")
+            self._ask("/slots/0?action=save", {"filename": scratch.name})
+            os.replace(scratch, saved)
+            for old in sorted(self._all_saved(), key=lambda path: -path.stat().st_mtime)[_KEPT_PREFIXES:]:
+                old.unlink(missing_ok=True)
+
+    def _saved(self, prefix: bytes) -> Path:
+        return self._spec.run_dir / f"{self._spec.digest}-{sha256(prefix).hexdigest()[:16]}.slot"
+
+    def _all_saved(self) -> list[Path]:
+        return list(self._spec.run_dir.glob(f"{self._spec.digest}-*.slot"))
 
     def knows_tools(self) -> bool:
         """Whether the template in the file can show tools."""

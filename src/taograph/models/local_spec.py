@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 ChatTemplate = Literal["bare_json", "own", "auto"]
 # Part of every server's identity: raised when client and server would no longer understand each other.
-_PROTOCOL = 2
+_PROTOCOL = 3
 # A server that finds another one holding its place leaves with this status.
 ALREADY_RUNNING = 3
 
@@ -51,7 +51,7 @@ class ServerSpec:
         return sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
     def file(self, kind: str) -> Path:
-        """The path of one of this server's files: ``"json"`` its record, ``"log"``, ``"slot"`` a saved prefix, …"""
+        """The path of one of this server's files: ``"json"`` its record, ``"log"``, and two locks."""
         return self.run_dir / f"{self.digest}.{kind}"
 
     def to_json(self) -> str:
