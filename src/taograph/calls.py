@@ -31,6 +31,9 @@ TOOL_THREADS = ThreadPool(128, "taograph-tool")
 _GRACE_SECONDS = 0.5
 
 
+_ENDING = (SystemExit, GeneratorExit, asyncio.CancelledError, BaseExceptionGroup)
+
+
 class TimedOut(Exception):  # noqa: N818 - a signal to the core, named for what happened
     """A call was given up because its time ran out."""
 
@@ -48,7 +51,9 @@ class Cancelled(Exception):  # noqa: N818 - likewise
 
 
 class Exited(Exception):  # noqa: N818 - likewise
-    """What was called tried to end more than itself: it raised what ends a task, a thread or the process.
+    """What was called tried to end more than itself: it raised what ends a task, a loop or the process.
+
+    ``KeyboardInterrupt``, which is a person's, and exceptions that are made to pass everything are left alone.
 
     Attributes:
         error: What it raised.
@@ -164,9 +169,9 @@ def _make(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
 def _call(function: Callable[[], T]) -> T:
     try:
         return function()
-    except (Exception, KeyboardInterrupt):
+    except Exception:
         raise
-    except BaseException as error:  # noqa: BLE001
+    except _ENDING as error:
         raise Exited(error) from None
 
 
@@ -231,8 +236,7 @@ def _result(future: Future[Any] | asyncio.Future[Any]) -> Any:
         raise Exited(error) from None
     except Exception:
         raise
-    except BaseException as error:  # noqa: BLE001
-        # Nobody cancelled it, and nobody pressed Ctrl-C here: it raised that itself.
+    except _ENDING as error:  # nobody cancelled it: it raised that itself
         raise Exited(error) from None
 
 
@@ -269,20 +273,13 @@ async def _alone(function: Callable[[], Awaitable[T]]) -> T:
 
 
 def contained(function: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """A coroutine function whose ``SystemExit`` ends the call and not the event loop, to which asyncio hands it.
-
-    So does ``KeyboardInterrupt``, where it cannot be the Ctrl-C of a person: outside the main thread.
-    """
+    """A coroutine function whose ``SystemExit`` ends the call and not the event loop, to which asyncio hands it."""
 
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> T:
         try:
             return await function(*args, **kwargs)
         except SystemExit as error:
-            raise Exited(error) from None
-        except KeyboardInterrupt as error:
-            if threading.current_thread() is threading.main_thread():
-                raise
             raise Exited(error) from None
 
     return call

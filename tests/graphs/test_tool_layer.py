@@ -51,6 +51,11 @@ def observed(result: dict[str, Any]) -> list[ToolMessage]:
     return [m for m in result["messages"] if isinstance(m, ToolMessage)]
 
 
+def kind_of(value: Any) -> str:
+    """A name for a case that is the same in every process."""
+    return type(value).__name__
+
+
 def as_kind(function: Callable[[], Any], kind: str, **policy: Any) -> BaseTool:
     """The function as a tool: sync in a thread, sync without a timeout, or async."""
 
@@ -91,7 +96,6 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "RuntimeError": lambda: RuntimeError("trouble"),
     "StopIteration": lambda: StopIteration("trouble"),
     "StopAsyncIteration": lambda: StopAsyncIteration("trouble"),
-    "Fatal": lambda: Fatal("trouble"),
     "SystemExit": lambda: SystemExit(3),
     "RecursionError": lambda: RecursionError("trouble"),
     "MemoryError": lambda: MemoryError("trouble"),
@@ -130,17 +134,27 @@ def test_whatever_a_tool_raises_is_an_observation(way: Way, kind: str, error: st
     assert result["spent"]["tool_calls"] == 4
 
 
-@pytest.mark.parametrize(("way", "kind"), [("invoke", "sync"), ("ainvoke", "sync"), ("invoke", "async")])
-def test_an_interrupt_that_a_tool_raises_itself_is_an_observation(way: Way, kind: str) -> None:
-    """Where it cannot be the Ctrl-C of a person, which comes to the main thread only."""
+@pytest.mark.parametrize(
+    ("way", "kind"), [("invoke", "sync"), ("ainvoke", "sync"), ("invoke", "async"), ("invoke", "unbounded")]
+)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Fatal])
+def test_what_is_made_to_pass_everything_passes_and_the_thread_goes_on(way: Way, kind: str, error: Any) -> None:
+    """``KeyboardInterrupt``, and exceptions that are no ``Exception`` on purpose."""
+    raised = []
 
-    def raises() -> None:
-        raise KeyboardInterrupt
+    def raises() -> str:
+        if not raised:
+            raised.append(1)
+            raise error
+        return "well"
 
-    graph, model = one_tool(as_kind(raises, kind))
-    result = run(way, graph, question(), thread())
+    model = ScriptedModel(replies=[asks(call("doing"), "Ada"), "Done.", "Else."])
+    graph = create_react_graph(model, [as_kind(raises, kind), lookup], checkpointer=InMemorySaver())
+    with pytest.raises(error):
+        run(way, graph, question(), thread())
+    result = run(way, graph, None, thread())
     assert_ended(result, "final", model)
-    assert observed(result)[0].status == "error"
+    assert [m.text for m in observed(result)] == ["well", "Ada is in the book on page 3."]
 
 
 class Exiting(BaseTool):
@@ -353,7 +367,7 @@ class Point(BaseModel):
         ("lone \ud83d surrogate", None),
         ("nul \x00 and \x1b[31mred", None),
     ],
-    ids=repr,
+    ids=kind_of,
 )
 def test_whatever_a_tool_returns_is_text_for_the_model(way: Way, kind: str, value: Any, shown: str | None) -> None:
     graph, model = one_tool(as_kind(lambda: value, kind))
@@ -376,7 +390,7 @@ def test_whatever_a_tool_returns_is_text_for_the_model(way: Way, kind: str, valu
 
 @both_ways
 @pytest.mark.parametrize(
-    "artifact", [Thing(), lambda: 1, {"deep": [Thing()]}, 10**80, {1: 2}, Point(x=1), b"x"], ids=repr
+    "artifact", [Thing(), lambda: 1, {"deep": [Thing()]}, 10**80, {1: 2}, Point(x=1), b"x"], ids=kind_of
 )
 @pytest.mark.parametrize("saved", [True, False])
 def test_an_artifact_that_no_checkpoint_can_hold_does_not_kill_the_run(way: Way, artifact: Any, saved: bool) -> None:
