@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from langchain_core.tools import BaseTool
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -45,6 +47,7 @@ SETUP = f"""
     CREATE FUNCTION touch() RETURNS int LANGUAGE sql AS 'SELECT 1';
     CREATE FUNCTION peek(bicycles) RETURNS text LANGUAGE plpgsql AS
         $$ BEGIN RETURN pg_read_file('/etc/hostname'); END $$;
+    CREATE FUNCTION trap() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
     CREATE FUNCTION lies() RETURNS int LANGUAGE plpgsql STABLE AS
         $$ BEGIN EXECUTE 'DELETE FROM repairs'; RETURN 1; END $$;
     CREATE ROLE reader LOGIN PASSWORD '{READER}';
@@ -296,6 +299,66 @@ def test_the_transaction_itself_is_read_only(server: PostgresServer, monkeypatch
         with pytest.raises(ToolError) as told:
             ask(query, text)
         assert says in str(told.value)
+
+
+_PIECES = [
+    "'",
+    "''",
+    "\\",
+    "E'",
+    "e'",
+    "N'",
+    "B'",
+    "U&'",
+    '"',
+    'U&"',
+    "$$",
+    "$a$",
+    "a$a$",
+    "b$",
+    "--",
+    "/*",
+    "*/",
+    "/*+",
+    "\n",
+    "\r",
+]
+_PIECES += [
+    " ",
+    ", ",
+    "x",
+    "1",
+    "1e",
+    "0x",
+    "||",
+    " AS ",
+    "(",
+    ")",
+    ";",
+    "{#",
+    "#}",
+    "{{",
+    "}}",
+    "*",
+    "#",
+    "?",
+    "@",
+    ":",
+    "é",
+]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(_PIECES), max_size=7), st.lists(st.sampled_from(_PIECES), max_size=7))
+@example(["a$a$", ", "], [", ", "b$a$"])
+@example(["1", "--", "\r", ", "], [])
+@example(["E'", "\n", "'", "\\", "''", ", "], [", ", "'"])
+def test_no_text_hides_a_call(query: BaseTool, before: list[str], after: list[str]) -> None:
+    """Whatever stands around it, a function with effects is either refused or, to the server too, no call."""
+    try:
+        ask(query, f"SELECT {''.join(before)}trap(){''.join(after)}")
+    except ToolError as told:
+        assert "trapped" not in str(told)  # noqa: PT017 - both ways are right
 
 
 def test_functions_one_allows(server: PostgresServer) -> None:

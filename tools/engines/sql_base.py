@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from taograph.tools.engines.visible import visible
 from taograph.tools.policy import ToolError
 
 CELL_CHARS = 300
@@ -121,28 +121,13 @@ def wanted_tables(wanted: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if pattern.fullmatch(name)]
 
 
-def visible(text: str) -> str:
-    """Text on one line, with nothing in it that can't be seen: what has no glyph is written as ``\\n``, ``\\u202e``."""
-    if text.isprintable() and "|" not in text:
-        return text
-    return "".join(_VISIBLE.get(char) or (char if _seen(char) else ascii(char)[1:-1]) for char in text)
-
-
-_VISIBLE = {"|": "\\|", "\u200c": "\u200c", "\u200d": "\u200d"}
-"""Joiners are part of words and signs of some scripts."""
-
-
-def _seen(char: str) -> bool:
-    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-
-
 def table_text(result: Rows) -> str:
     """A result as text: a line of names, a line for each row, and how many there are.
 
     Args:
         result: The rows. What has no room is left out, and that is said.
     """
-    head = " | ".join(visible(name[:CELL_CHARS]) for name in result.columns)
+    head = " | ".join(visible(name[:CELL_CHARS], escape="|") for name in result.columns)
     lines: list[str] = []
     room = RESULT_CHARS - len(head)
     cell = CELL_CHARS
@@ -169,7 +154,7 @@ def _cell(value: str | None, size: int) -> str:
         return "NULL"
     if value in ("", "NULL"):
         return f"'{value}'"  # what is text is told from what is nothing
-    text = visible(value[: size + 1])
+    text = visible(value[: size + 1], escape="|")
     cut = len(text) > size and text[size:] != "…"
     return text[:size] + "…" if cut else text
 
