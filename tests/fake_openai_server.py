@@ -106,6 +106,7 @@ class FakeOpenAI:
         model: The name that ``/v1/models`` lists and replies carry.
         requests: Bodies of the chat requests so far.
         headers: Their headers, in lower case.
+        connections: How many connections were opened.
         hanging: Set as soon as a client waits at a :class:`Hang`.
         left: Set as soon as a client has left one.
     """
@@ -115,6 +116,7 @@ class FakeOpenAI:
     model: str = "fake"
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    connections: int = 0
     hanging: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
 
@@ -221,6 +223,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     fake: FakeOpenAI
+
+    def get_request(self) -> Any:
+        self.fake.connections += 1
+        return super().get_request()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -16,7 +16,7 @@ from taograph.graphs.loop.internals import Injector
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.structure import Structure, read_structure
 from taograph.models.prices import Price, model_name, price_of
-from taograph.models.resolving import resolve
+from taograph.models.resolving import resolve, safe_across_loops
 from taograph.tools.policy import as_tool, policy_of
 from taograph.tools.results import READ_RESULT, read_result_tool
 from taograph.tools.schemas import fault_of_references
@@ -61,7 +61,7 @@ class Agent:
         """
         model = resolve(chosen) if chosen else self.model or resolve(None)
         found = self._bound.get(id(model))
-        if found is None or found.model is not model:
+        if found is None or found.given is not model:
             if len(self._bound) >= 32:
                 self._bound.clear()
             found = self._bound[id(model)] = Bound.make(model, self)
@@ -73,12 +73,14 @@ class Bound:
     """A model with the tools of a loop.
 
     Attributes:
+        given: The model as it was given.
         model: The model alone, as it is asked for a closing answer.
         acting: The model with the tools.
         examples: Worked examples that stand before the conversation.
         name: Its name, for events.
     """
 
+    given: BaseChatModel
     model: BaseChatModel
     acting: Runnable[Any, Any]
     examples: tuple[AnyMessage, ...]
@@ -90,12 +92,13 @@ class Bound:
         return price_of(self.model)
 
     @classmethod
-    def make(cls, model: BaseChatModel, agent: Agent) -> Bound:
+    def make(cls, given: BaseChatModel, agent: Agent) -> Bound:
         """Bind the tools of a loop to a model.
 
         Raises:
             ValueError: The model cannot be given tools.
         """
+        model = safe_across_loops(given)
         acting: Runnable[Any, Any] = model
         if agent.tools:
             try:
@@ -112,7 +115,7 @@ class Bound:
             examples = tuple(worked_examples(agent.tools))
         name = model_name(model) or type(model).__name__
         price_of(model)  # reads the tables here, where files may be read, and not on an event loop later
-        return cls(model, acting, examples, name)
+        return cls(given, model, acting, examples, name)
 
 
 def make_agent(
@@ -157,7 +160,7 @@ def make_agent(
         limits=limits,
         structure=None if response_format is None else read_structure(response_format),
         require=required,
-        verify=resolve(verify) if isinstance(verify, str) else verify,
+        verify=safe_across_loops(resolve(verify)) if isinstance(verify, str | BaseChatModel) else verify,
         name=name,
     )
     if agent.model is not None:

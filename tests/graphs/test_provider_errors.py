@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -428,3 +430,41 @@ def test_a_token_limit_holds_where_nothing_is_reported(
         reason, spent = result["stop"]["reason"], result["spent"]
     assert reason == "token_limit"
     assert 300 < spent["input_tokens"] + spent["output_tokens"] < 500, "an estimate, but one that ends the run"
+
+
+# --- one model, many event loops ---------------------------------------------------------------------------
+
+
+@both_models
+def test_a_graph_outlives_its_event_loops(serve: Any, made: Made) -> None:
+    """Kept connections belong to a loop: with one client for all, every other run was paid and lost."""
+    server = serve(default="Page 3.")
+    graph = create_react_graph(made(server), [lookup])
+    for _ in range(4):
+        result = asyncio.run(graph.ainvoke(question()))
+        assert result["stop"]["reason"] == "final", result["stop"]
+        assert result["spent"]["model_calls"] == 1
+    assert len(server.requests) == 4
+
+
+@both_models
+def test_event_loops_at_once(serve: Any, made: Made) -> None:
+    server = serve(default="Page 3.")
+    graph = create_react_graph(made(server), [lookup])
+
+    async def several() -> list[dict[str, Any]]:
+        return [r for _ in range(2) for r in await asyncio.gather(*(graph.ainvoke(question()) for _ in range(3)))]
+
+    with ThreadPoolExecutor(3) as threads:
+        results = [r for rs in threads.map(lambda _: asyncio.run(several()), range(3)) for r in rs]
+    assert [r["stop"]["reason"] for r in results] == ["final"] * 18
+
+
+async def test_connections_are_kept_within_a_loop(serve: Any) -> None:
+    server = serve(default="Page 3.")
+    graph = create_react_graph(by_address(server), [lookup])
+    await graph.ainvoke(question())
+    opened = server.connections
+    for _ in range(3):
+        await graph.ainvoke(question())
+    assert server.connections == opened

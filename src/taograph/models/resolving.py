@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -70,6 +71,24 @@ def default_model() -> str:
     raise NoModel
 
 
+def safe_across_loops(model: BaseChatModel) -> BaseChatModel:
+    """A ``ChatOpenAI`` that keeps to no event loop, where its caller gave it no HTTP client; others as they are.
+
+    LangChain gives all such models of a process one async client by address, see
+    :class:`~taograph.models.connections.ClientOfEachLoop` for what comes of that.
+    """
+    if "langchain_openai" not in sys.modules:
+        return model
+    from langchain_openai.chat_models.base import BaseChatOpenAI
+
+    if not isinstance(model, BaseChatOpenAI) or model.http_async_client is not None or model.openai_proxy:
+        return model
+    from taograph.models.connections import ClientOfEachLoop
+
+    client = model.root_async_client.with_options(http_client=ClientOfEachLoop())
+    return model.model_copy(update={"root_async_client": client, "async_client": client.chat.completions})
+
+
 def _environment() -> frozenset[tuple[str, str]]:
     """What of the environment a model is made from: keys, addresses and versions, of whatever provider."""
     return frozenset(item for item in os.environ.items() if _MADE_FROM.search(item[0]))
@@ -102,7 +121,7 @@ def _openai(name: str) -> BaseChatModel:
     from taograph.models.endpoint import ChatEndpoint
 
     key = os.environ.get("OPENAI_API_KEY") or "none"
-    return ChatEndpoint(model=name, api_key=SecretStr(key), **_OPTIONS)
+    return ChatEndpoint(model=name, api_key=SecretStr(key), **_connections(), **_OPTIONS)
 
 
 def _endpoint(address: str) -> BaseChatModel:
@@ -117,7 +136,7 @@ def _endpoint(address: str) -> BaseChatModel:
     # OPENAI_API_KEY belongs to whom OPENAI_BASE_URL names; it is not sent to any other address.
     own = os.environ.get("OPENAI_BASE_URL", "").rstrip("/") == base.rstrip("/")
     key = os.environ.get("TAOGRAPH_API_KEY") or (os.environ.get("OPENAI_API_KEY") if own else None) or "none"
-    model = ChatEndpoint(model=name, base_url=base, api_key=SecretStr(key), **_OPTIONS)
+    model = ChatEndpoint(model=name, base_url=base, api_key=SecretStr(key), **_connections(), **_OPTIONS)
     if not own:  # nor is whose it is
         for client in (model.root_client, model.root_async_client):
             client.organization = client.project = None
@@ -131,6 +150,15 @@ def _has_port_or_none(parts: SplitResult) -> bool:
         return False
 
 
+def _connections() -> dict[str, Any]:
+    """Connections for async calls; where a proxy is named, LangChain makes its own."""
+    if os.environ.get("OPENAI_PROXY"):
+        return {}
+    from taograph.models.connections import ClientOfEachLoop
+
+    return {"http_async_client": ClientOfEachLoop()}
+
+
 def _azure(deployment: str) -> BaseChatModel:
     needed = ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION")
     missing = [name for name in needed if not os.environ.get(name)]
@@ -138,7 +166,7 @@ def _azure(deployment: str) -> BaseChatModel:
         raise ValueError(f'model "azure_openai:{deployment}" needs {", ".join(missing)} in the environment')
     from langchain_openai import AzureChatOpenAI
 
-    return AzureChatOpenAI(azure_deployment=deployment, **_OPTIONS)
+    return AzureChatOpenAI(azure_deployment=deployment, **_connections(), **_OPTIONS)
 
 
 def _any_provider(name: str) -> BaseChatModel:
