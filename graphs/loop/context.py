@@ -55,5 +55,10 @@ def with_context(limits: Limits, settings: Mapping[str, Any]) -> Limits:
     Raises:
         ValueError: A value out of its range; the message names the field.
     """
-    changes = {name: settings[name] for name in _LIMITS if name in settings}
+    changes = limits_in(settings)
     return replace(limits, **changes) if changes else limits
+
+
+def limits_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits among the settings of a run."""
+    return {name: settings[name] for name in _LIMITS if name in settings}

@@ -15,7 +15,7 @@ from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.session import GaveUp, Session, bind
 from taograph.graphs.loop.state import State
-from taograph.graphs.loop.stopping import Stop
+from taograph.graphs.loop.stopping import Stop, StopReason
 from taograph.graphs.loop.structure import Structure, WrongForm
 from taograph.graphs.loop.trajectory import feedback, read_trajectory
 from taograph.graphs.loop.window import COMPOSED
@@ -102,18 +102,23 @@ def compose(messages: Sequence[AnyMessage], stop: Stop) -> str:
 
 def _may_ask(session: Session, stop: Stop) -> bool:
     """Whether the closing call can be made and paid."""
-    limits, spent, turn = session.limits, session.spent, session.run
     match stop["reason"]:
         case "model_error" | "cancelled":
             return False
-        case "refusal":
-            return bool(session.run["called"])  # with nothing observed it would only refuse again
-    if (
-        limits.tokens is not None
-        and spent["input_tokens"] + spent["output_tokens"] + turn["turn_tokens"] > limits.tokens
-    ):
-        return False
-    return limits.cost is None or spent["cost"] + turn["turn_cost"] <= limits.cost
+        case "refusal" if not session.run["called"]:  # with nothing observed it would only refuse again
+            return False
+    return _unpaid(session) is None
+
+
+def _unpaid(session: Session) -> StopReason | None:
+    """The limit that one more call like the last turn would go beyond."""
+    limits, spent, turn = session.limits, session.spent, session.run
+    used = spent["input_tokens"] + spent["output_tokens"] + turn["turn_tokens"]
+    if limits.tokens is not None and used > limits.tokens:
+        return "token_limit"
+    if limits.cost is not None and spent["cost"] + turn["turn_cost"] > limits.cost:
+        return "cost_limit"
+    return None
 
 
 def _closing(session: Session, messages: Sequence[AnyMessage], stop: Stop) -> Steps[str | None]:
@@ -138,7 +143,7 @@ def _structured(
 ) -> Steps[tuple[Any, Stop]]:
     """The answer in the required form, or None and a stop that says why there is none."""
     if not _may_ask(session, stop):
-        return None, _without_structure(stop, "there was no call left to give the required form")
+        return None, _without_structure(stop, *_no_call_left(session))
     instruction = prompts.STRUCTURE.format(name=structure.name, schema=json.dumps(structure.schema, ensure_ascii=False))
     if stop["reason"] != "final":
         instruction = f"{prompts.CLOSING.format(why=stop['detail'])} {instruction}"
@@ -161,13 +166,20 @@ def _structured(
                 continue
             return None, _without_structure(stop, failure.words, "model_error")
         tried += 1
+        if tried <= session.limits.malformed and not _may_ask(session, stop):
+            why, limit = _no_call_left(session)
+            return None, _without_structure(stop, f"{why}, after {tried} that did not fit: {problem}", limit)
         said = text_of(reply) or json.dumps([call["args"] for call in reply.tool_calls], ensure_ascii=False)
         talk += [AIMessage(said), feedback(prompts.STRUCTURE_WRONG.format(problems=problem), "structure")]
     tries = f"the answer did not fit response_format in {tried} tries: {problem}"
     return None, _without_structure(stop, tries)
 
 
-def _without_structure(stop: Stop, why: str, reason: Any = "malformed_output") -> Stop:
+def _no_call_left(session: Session) -> tuple[str, StopReason]:
+    return "there was no call left to give the required form", _unpaid(session) or "malformed_output"
+
+
+def _without_structure(stop: Stop, why: str, reason: StopReason = "malformed_output") -> Stop:
     """A run that was to end with an answer in a form did not; one that was stopped keeps its reason."""
     if stop["reason"] != "final":
         return Stop(**{**stop, "detail": f"{stop['detail']}; {why}"})

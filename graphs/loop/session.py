@@ -20,7 +20,7 @@ from taograph.calls import MODEL_THREADS, Call, Cancelled, Pause, Steps, TimedOu
 from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound, check_prices
 from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
-from taograph.graphs.loop.context import read_context, with_context
+from taograph.graphs.loop.context import limits_in, read_context, with_context
 from taograph.graphs.loop.events import Spent, utc_now
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.limits import Limits
@@ -129,10 +129,12 @@ class Session:
         Raises:
             ValueError: A setting is out of its range; nothing was paid yet.
         """
-        settings = read_context(runtime_of(config).context)
+        run = _new_run(new_turn) if new_turn is not None else Bookkeeping(**state["run"])
+        # A run that goes on keeps its limits, also where whoever resumes it sets none.
+        settings = {**run["limits"], **read_context(runtime_of(config).context)}
         limits = with_context(agent.limits, settings)
         check_prices(agent, bound, limits)
-        run = _new_run(new_turn) if new_turn is not None else Bookkeeping(**state["run"])
+        run["limits"] = limits_in(settings)
         return cls(
             agent=agent,
             config=config,
@@ -313,6 +315,7 @@ def _new_run(turn: str) -> Bookkeeping:
     return Bookkeeping(
         id=uuid4().hex,
         turn=turn,
+        limits={},
         steps=0,
         unusable=0,
         nudged=False,

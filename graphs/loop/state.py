@@ -20,6 +20,7 @@ class Bookkeeping(TypedDict):
     Attributes:
         id: The run's id, the same after an interrupt.
         turn: Id of the user's message that it answers.
+        limits: What its context set of the limits; the rest are the graph's.
         steps: Turns taken.
         unusable: Replies in a row that could not be used.
         nudged: Whether the model was told that it repeats itself.
@@ -35,6 +36,7 @@ class Bookkeeping(TypedDict):
 
     id: str
     turn: str
+    limits: dict[str, Any]
     steps: int
     unusable: int
     nudged: bool

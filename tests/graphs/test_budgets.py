@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
 from support import (
@@ -32,7 +34,7 @@ from support import (
     thread,
 )
 
-from taograph import Limits, checkpoints, create_react_graph, tool
+from taograph import Context, Limits, checkpoints, create_react_graph, tool
 from taograph.models import FlatPrice, ScriptedModel, call, set_price
 from taograph.tools.person import ask_person
 
@@ -132,6 +134,73 @@ def test_every_budget_holds_across_interrupts(way: Way, limits: Limits, reason: 
     assert result["stop"]["step"] == turns
     assert len(model.requests) == turns + 1
     assert result["spent"]["input_tokens"] == model.usage[0] * len(model.requests)
+
+
+@both_ways
+@pytest.mark.parametrize("again", [None, Context(), Context(steps=2), Context(steps=4)])
+def test_limits_of_the_context_hold_where_the_resume_sets_none(way: Way, again: Any) -> None:
+    model = asks_a_person()
+    graph = create_react_graph(model, [ask_person], checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread(), context=Context(steps=2))
+    for _ in range(9):
+        if not pending(result):
+            break
+        result = run(way, graph, Command(resume="yes"), thread(), **({} if again is None else {"context": again}))
+    assert_ended(result, "step_limit", model)
+    assert result["stop"]["step"] == (4 if again is not None and again.steps == 4 else 2)
+    result = run(way, graph, question("And now?"), thread(), context=Context(steps=1))
+    assert pending(result)
+    result = run(way, graph, Command(resume="yes"), thread())
+    assert result["stop"]["step"] == 1
+
+
+@both_ways
+def test_a_new_question_is_not_held_to_the_last_ones_context(way: Way) -> None:
+    model = asks_for_ever()
+    graph = create_react_graph(model, [lookup], limits=Limits(steps=4), checkpointer=InMemorySaver())
+    assert run(way, graph, question(), thread(), context=Context(steps=2))["stop"]["step"] == 2
+    assert run(way, graph, question("And now?"), thread())["stop"]["step"] == 4
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("limits", "reason"), [(Limits(tokens=250), "token_limit"), (Limits(cost=0.005), "cost_limit")]
+)
+def test_tries_at_a_form_are_paid_from_the_budget(way: Way, limits: Limits, reason: str) -> None:
+    set_price("scripted-priced", FlatPrice(1.0, 10.0))
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        told = str(messages[-1].content)
+        asked = "required form" in told or "does not fit" in told
+        return asks(call("Page", {"page": "three"})) if asked else "Page 3."
+
+    model = ScriptedModel(replies=[reply], repeat=True, model_name="scripted-priced")
+    model.usage = (90, 10) if reason == "token_limit" else (1000, 100)
+    result = run(way, create_react_graph(model, [lookup], limits=limits, response_format=Page), question())
+    assert_ended(result, reason, model)
+    assert len(model.requests) == 2
+    assert result["structured"] is None
+    assert result["answer"] == "Page 3."
+    assert "page" in result["stop"]["detail"]
+
+
+@both_ways
+def test_a_run_that_a_server_drains_goes_on_with_its_budget(way: Way) -> None:
+    control = RunControl()
+    model = asks_for_ever()
+    inner = model.replies[0]
+
+    def drains(messages: list[BaseMessage]) -> Any:
+        control.request_drain("SIGTERM")
+        return inner(messages)
+
+    model.replies = [drains, inner]
+    graph = create_react_graph(model, [lookup], limits=Limits(steps=3), checkpointer=InMemorySaver())
+    with pytest.raises(GraphDrained):
+        run(way, graph, question(), thread(), control=control)
+    result = run(way, graph, None, thread())
+    assert_ended(result, "step_limit", model)
+    assert result["stop"]["step"] == 3
 
 
 @both_ways
@@ -432,7 +501,7 @@ def test_a_run_left_by_a_crash_goes_on_with_its_budget(tmp_path: Path) -> None:
         import os, sys, time
         from pathlib import Path
         from langchain_core.messages import AIMessage
-        from taograph import Limits, checkpoints, create_react_graph, tool
+        from taograph import Context, Limits, checkpoints, create_react_graph, tool
         from taograph.models import ScriptedModel, call
 
         log = Path({str(tmp_path)!r}, "log")

@@ -392,6 +392,22 @@ def test_a_recursion_limit_of_the_caller_holds_in_a_batch() -> None:
 
 
 @both_ways
+@pytest.mark.parametrize("seconds", [1e-6, 1e12])
+@pytest.mark.parametrize("reserve", [0, 5, 1e12])
+def test_the_shortest_and_the_longest_time(way: Way, seconds: float, reserve: float) -> None:
+    model = ScriptedModel(replies=[closes_or(asks("Ada")), "Page 3."])
+    graph = create_react_graph(model, [lookup], limits=Limits(seconds=seconds, reserve_seconds=reserve))
+    result = run(way, graph, question("Where is Ada?"))
+    if seconds > 1:
+        assert_ended(result, "final", model)
+        return
+    assert_ended(result, "deadline", model)
+    assert result["stop"]["step"] == 0
+    assert len(model.requests) == (1 if reserve else 0)
+    assert ("So far: …" if reserve else "Where is Ada?") in result["answer"]
+
+
+@both_ways
 def test_an_input_without_a_question_is_refused_before_the_model_is_paid(way: Way) -> None:
     model = ScriptedModel(replies=["Yes."])
     graph = create_react_graph(model, [lookup])
