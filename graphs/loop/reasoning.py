@@ -87,6 +87,9 @@ class Turn:
         cancel = current_cancellation()
         if cancel is not None and cancel.reason is not None:
             return self._stop("cancelled", cancel.reason)
+        direct = self._direct_answer()
+        if direct is not None:
+            return (yield from self._answered(direct, "a tool answered directly"))
         progress = self._progress()
         stop = decide(progress)
         if stop is not None:
@@ -176,7 +179,19 @@ class Turn:
         tool = self.agent.by_name.get(call["name"])
         return tool is not None and check_arguments(tool, call["args"]) is None
 
-    def _answered(self, reply: Reply) -> Steps[Stop | None]:
+    def _direct_answer(self) -> Reply | None:
+        """What the tools of the last turn gave, where all of them have LangChain's ``return_direct``."""
+        steps = () if self.session.is_new else read_trajectory(self.history, last=1).steps
+        if not steps or not steps[-1].actions:
+            return None
+        tools = [self.agent.by_name.get(action.tool) for action in steps[-1].actions]
+        observed = steps[-1].observations
+        if not all(tool is not None and tool.return_direct for tool in tools) or any(o.error for o in observed):
+            return None
+        text = "\n".join(o.whole for o in observed)
+        return Reply("final", AIMessage(text), text)
+
+    def _answered(self, reply: Reply, how: str = "the model answered") -> Steps[Stop | None]:
         session, run = self.session, self.session.run
         session.messages.append(reply.message)
         self._tell_thought(reply.message)
@@ -194,7 +209,7 @@ class Turn:
                 return None
             notes += [note for note in (found.note, found.text and f"verify still objects: {found.text}") if note]
         self.answer = reply.text
-        return self._stop("final", "; ".join(["the model answered", *notes]))
+        return self._stop("final", "; ".join([how, *notes]))
 
     def _unusable(self, reply: Reply) -> Stop | None:
         """A reply that is empty, cut off, or whose calls cannot be read: asked for again, a bounded number of times."""

@@ -16,6 +16,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import InjectedToolCallId, StructuredTool
+from langchain_core.tools import tool as langchain_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
@@ -596,6 +597,45 @@ def test_what_tools_return(way: Way) -> None:
     assert observed["remote_weather"].text == "remote Paris"
     assert "commands_nothing" in observed
     assert result["spent"]["tool_calls"] == 4
+
+
+@both_ways
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_tool_whose_result_is_the_answer(way: Way, beside: bool) -> None:
+    """LangChain's ``return_direct``, with the meaning it has in ``create_agent``."""
+
+    @langchain_tool(return_direct=True)
+    def quote(name: str) -> str:
+        """Quote someone."""
+        if name == "nobody":
+            raise RuntimeError
+        return f"{name} said so."
+
+    more = ["Ada"] if beside else []
+    replies = [asks(call("quote", {"name": "nobody"})), asks(call("quote", {"name": "Grace"}), *more), "She did."]
+    model = ScriptedModel(replies=[*replies, "Fine."])
+    graph = create_react_graph(model, [quote, lookup], checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    assert_ended(result, "final", model)
+    assert result["answer"] == ("She did." if beside else "Grace said so.")
+    assert len(model.requests) == (3 if beside else 2), "an error is not an answer"
+    model._next = 3
+    assert run(way, graph, question("And now?"), thread())["answer"] == "Fine."
+    assert_acceptable(model.requests[-1].messages)
+
+
+@both_ways
+def test_a_direct_result_has_to_pass_the_checks(way: Way) -> None:
+    @langchain_tool(return_direct=True)
+    def quote(name: str) -> str:
+        """Quote someone."""
+        return f"{name} said so."
+
+    model = ScriptedModel(replies=[asks(call("quote", {"name": "Eve"})), asks(call("quote", {"name": "Ada"})), "No."])
+    graph = create_react_graph(model, [quote], verify=lambda answer, _: "Eve lies" if "Eve" in answer else None)
+    result = run(way, graph, question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "Ada said so."
 
 
 @both_ways
