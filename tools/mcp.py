@@ -42,11 +42,12 @@ def mcp_tools(
         config: The path of an ``mcp.json``, or what such a file holds.
         only: The names of servers, or of tools (``server_tool``), that are wanted; None for all. Others are not
             started.
-        on_failure: Told the name of each server that can't be used, and why. When absent, a warning is logged.
+        on_failure: Told the name of each server that can't be used, and why; the others' tools are returned. When
+            absent, a warning is logged, and it is an error if no server can be used.
 
     Raises:
-        ValueError: The configuration can't be used, no server can be, two tools would have the same name, or there
-            is nothing of a name in ``only``; the message says the fix.
+        ValueError: The configuration can't be used, two tools would have the same name, or there is nothing of a
+            name in ``only``; the message says the fix.
     """
     loading = _Loading(config, only)
     from taograph.tools.engines.mcp_server import wait_for
@@ -102,7 +103,7 @@ class _Loading:
         tools = [tool for each in loaded.values() if isinstance(each, list) for tool in each]
         try:
             failed = {name: _why(each) for name, each in loaded.items() if isinstance(each, BaseException)}
-            if failed and len(failed) == len(loaded):
+            if failed and len(failed) == len(loaded) and on_failure is None:
                 said = "; ".join(f"{name}: {why}" for name, why in failed.items())
                 raise ValueError(f"no MCP server can be used. {said}")
             self._refuse(tools, failed)

@@ -196,10 +196,13 @@ def test_without_a_listener_a_warning_is_logged(caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["the MCP server bad is left out: there is no program 'no-such-program-4711'"]
 
 
-def test_no_server_at_all_is_an_error() -> None:
+def test_no_server_at_all_is_an_error_where_nobody_listens() -> None:
     servers = {"a": {"command": "no-such-program-1"}, "b": {"command": "no-such-program-2"}}
     with pytest.raises(ValueError, match=r"no MCP server can be used\. a: there is no program .*; b: there is no"):
         mcp_tools(config(**servers))
+    told: dict[str, str] = {}
+    assert mcp_tools(config(**servers), on_failure=told.__setitem__) == []
+    assert list(told) == ["a", "b"]
     assert mcp_tools({"mcpServers": {}}) == []
 
 

@@ -16,6 +16,7 @@ import typer
 from taograph.cli.ask import Unanswered, answer_to
 from taograph.cli.console import on_terminal, say, status
 from taograph.cli.errors import CommandError
+from taograph.cli.servers import mcp_tools
 from taograph.cli.signals import Interrupts
 from taograph.cli.words import count
 
@@ -46,6 +47,7 @@ class Asked:
         model: The model as the person named it, or None.
         tools: Names of tools, with commas, or None for the usual ones.
         docs: The folder of documents, or None.
+        mcp: The file that names MCP servers, or None.
         limits: Fields of ``Limits``.
         system: The system prompt, or None.
         thread: The thread's name, or None for a run that is not kept.
@@ -57,6 +59,7 @@ class Asked:
     model: str | None
     tools: str | None
     docs: Path | None
+    mcp: Path | None
     limits: Mapping[str, Any]
     system: str | None
     thread: str | None
@@ -228,7 +231,7 @@ def _tools(asked: Asked) -> list[Any]:
         tools = [tool for tool in tools if tool.name != "ask_person"]  # nobody is there, now or later
     if asked.docs and any(tool.name == "search_documents" for tool in tools):
         _index(asked.docs)
-    return tools
+    return [*tools, *mcp_tools(asked.mcp)] if asked.mcp else tools
 
 
 def _index(folder: Path) -> None:
@@ -284,7 +287,8 @@ def _how_to_go_on(asked: Asked, *, left: bool) -> str:
     for option, value in (("--graph", asked.graph), ("--model", asked.model), ("--tools", asked.tools)):
         if value is not None and (option, value) != ("--graph", "react"):
             again += [option, value]
-    if asked.docs:
-        again += ["--docs", str(asked.docs)]
+    for option, path in (("--docs", asked.docs), ("--mcp", asked.mcp)):
+        if path:
+            again += [option, str(path)]
     why = "The question stays open" if left else "Nobody can answer here; the question stays open"
     return f"{why} in thread {asked.thread!r}. To answer it and go on, in a terminal: {shlex.join(again)}"

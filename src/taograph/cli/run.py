@@ -61,6 +61,12 @@ def run(  # noqa: PLR0917 - Typer calls it by keyword
     docs: Annotated[
         Path | None, typer.Option("--docs", metavar="FOLDER", help="Search the documents in this folder.")
     ] = None,
+    mcp: Annotated[
+        Path | None,
+        typer.Option(
+            "--mcp", metavar="FILE", envvar="TAOGRAPH_MCP", help="Add the tools of the MCP servers in this file."
+        ),
+    ] = None,
     steps: Annotated[
         int, typer.Option("--steps", metavar="N", callback=_at_least_one, help="Reasoning turns at most.")
     ] = 15,
@@ -111,6 +117,7 @@ def run(  # noqa: PLR0917 - Typer calls it by keyword
     tao run "What is 17% of 2340?"
     tao run "Which contract ends first?" --docs ~/contracts --steps 8
     tao run "Summarize the case" --model openai:gpt-5-mini --cost 0.05
+    tao run "Which orders are late?" --mcp mcp.json
     tao run "My name is Ada." --thread ada; tao run "What is my name?" --thread ada
     echo "What time is it in Lima?" | tao run --json | jq .type
     """
@@ -122,6 +129,7 @@ def run(  # noqa: PLR0917 - Typer calls it by keyword
         model=model,
         tools=tools,
         docs=docs.expanduser() if docs else None,
+        mcp=mcp.expanduser() if mcp else None,
         limits={"steps": steps, "seconds": seconds, "tokens": tokens, "cost": cost},
         system=system,
         thread=thread,
