@@ -123,8 +123,11 @@ def _sql(_: _Documents) -> Sequence[BaseTool]:
     """Both database tools, over the database named in the environment."""
     from taograph.tools.sql import sql_tools
 
+    url = os.environ.get(_DATABASE, "").strip()
+    if not url:
+        raise ValueError(f"{_DATABASE} is not set: give sqlite:///path, or postgresql://user:password@host/database")
     try:
-        return sql_tools(os.environ.get(_DATABASE, "").strip())
+        return sql_tools(url)
     except ValueError as error:
         raise ValueError(f"{_DATABASE}: {error}") from None
 
@@ -136,6 +139,25 @@ def _sql_ready() -> bool:
     return kind.startswith("postgres") and all(find_spec(name) for name in ("psycopg", "sqlglot"))
 
 
+def _files(_: _Documents) -> Sequence[BaseTool]:
+    """The file tools, over the folder named in the environment."""
+    from taograph.tools.files import file_tools
+
+    folder = os.environ.get(_FILES, "").strip()
+    if not folder:
+        raise ValueError(f"{_FILES} is not set: name the folder whose files may be read and written")
+    try:
+        return file_tools(folder)
+    except ValueError as error:
+        raise ValueError(f"{_FILES}: {error}") from None
+
+
+def _files_ready() -> bool:
+    folder = os.environ.get(_FILES, "").strip()
+    return bool(folder) and Path(folder).expanduser().is_dir()
+
+
+_FILES = "TAOGRAPH_FILES"
 _DATABASE = "TAOGRAPH_DATABASE"
 _WIKIPEDIA_VARIABLES = ("TAOGRAPH_WIKIPEDIA_FILE", "TAOGRAPH_WIKIPEDIA_LANGUAGE")
 _SEARCH_VARIABLES = ("TAVILY_API_KEY", "BRAVE_SEARCH_API_KEY", "SERPER_API_KEY", "SEARXNG_URL")
@@ -188,6 +210,13 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         _sql,
         f"{_DATABASE}=sqlite:///path, or postgresql://… with pip install taograph[postgres]",
         _sql_ready,
+        default=False,
+    ),
+    "files": _BuiltIn(
+        "Works in a folder of yours: list_files, read_file, write_file.",
+        _files,
+        f"{_FILES}=FOLDER",
+        _files_ready,
         default=False,
     ),
 }
