@@ -37,6 +37,8 @@ class ToolInfo:
         source: Where it comes from: ``"taograph"`` or the package that brings it.
         needs: What it needs to work; empty where it needs nothing.
         ready: Whether that is there.
+        sends: What leaves the machine when it is called, and where to; empty where nothing does. None for a tool of
+            another package, of which only that package can tell.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ToolInfo:
     source: str
     needs: str
     ready: bool
+    sends: str | None = None
 
 
 _Documents: TypeAlias = "Callable[[], Sequence[BaseTool]]"
@@ -53,8 +56,8 @@ _Documents: TypeAlias = "Callable[[], Sequence[BaseTool]]"
 class _BuiltIn:
     """A tool of this package, or a few that go together.
 
-    What it does and needs, how to tell whether that is there, and how to load it.
-    A run that names no tools gets it where ``default`` is set: not where a question would leave the machine.
+    What it does and needs, how to tell whether that is there, how to load it, and what leaves the machine with it.
+    A run that names no tools gets it where ``default`` is set: not where anything of a question would leave.
     """
 
     description: str
@@ -62,6 +65,7 @@ class _BuiltIn:
     needs: str = ""
     ready: Callable[[], bool] = lambda: True
     default: bool = True
+    sends: str = ""
 
 
 def _from(module: str, name: str) -> Callable[[_Documents], Sequence[BaseTool]]:
@@ -184,6 +188,7 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         f"pip install taograph[web], or one of {', '.join(_SEARCH_VARIABLES)}",
         _web_search_ready,
         default=False,
+        sends="the query, to the search service; without a key, to public search engines",
     ),
     "open_page": _BuiltIn(
         "Reads a web page or PDF as text, page by page.",
@@ -191,6 +196,7 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         "pip install taograph[web]",
         _open_page_ready,
         default=False,
+        sends="the address, to the site that it names",
     ),
     "wikipedia": _BuiltIn(
         "Reads Wikipedia: wikipedia_search opens a page, wikipedia_lookup finds sentences on it.",
@@ -198,12 +204,14 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         f"the internet, or a copy of your own: {_WIKIPEDIA_VARIABLES[0]}",
         _wikipedia_ready,
         default=False,
+        sends="the title that is looked for, to Wikipedia; nothing with a copy of your own",
     ),
     "weather": _BuiltIn(
         "Tells the weather now and on the days to come, anywhere.",
         _from("weather", "weather"),
         "the internet",
         default=False,
+        sends="the name of the place and where it lies, to open-meteo.com",
     ),
     "sql": _BuiltIn(
         "Asks your own database, reading only: sql_schema tells the tables, sql_query their data.",
@@ -211,6 +219,7 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         f"{_DATABASE}=sqlite:///path, or postgresql://… with pip install taograph[postgres]",
         _sql_ready,
         default=False,
+        sends="the query, to your own database server; nothing with SQLite",
     ),
     "files": _BuiltIn(
         "Works in a folder of yours: list_files, read_file, write_file.",
@@ -225,7 +234,8 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
 def available() -> dict[str, ToolInfo]:
     """Every tool that can be loaded by name, in the order they are offered in. Nothing is loaded for it."""
     found = {
-        name: ToolInfo(name, tool.description, "taograph", tool.needs, tool.ready()) for name, tool in _BUILT_IN.items()
+        name: ToolInfo(name, tool.description, "taograph", tool.needs, tool.ready(), tool.sends)
+        for name, tool in _BUILT_IN.items()
     }
     for name, point in sorted(_brought().items()):
         package = point.dist.name if point.dist else point.value

@@ -107,6 +107,12 @@ def test_the_tools_of_a_run_that_names_none(tmp_path: Path, monkeypatch: pytest.
         default_tools()
 
 
+def test_nothing_leaves_the_machine_unasked() -> None:
+    sending = {name for name, info in available().items() if info.sends}
+    assert sending == {"web_search", "open_page", "wikipedia", "weather", "sql"}
+    assert not sending & set(names(default_tools()))
+
+
 def test_without_documents_there_are_no_document_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_CORPUS", "no_such_package")
     assert names(default_tools()) == ["calculator", "current_time", "ask_person"]
@@ -185,6 +191,7 @@ def test_tools_brought_by_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert listed["doubling"].source == "taograph-example"
     assert "taograph_example" not in sys.modules
     assert names(load("doubling,both")) == ["double", "double", "triple"]
+    assert listed["doubling"].sends is None  # only the package can tell
     assert listed["calculator"].source == "taograph"  # a package can't take the place of a tool of ours
     assert load("calculator")[0].invoke({"expression": "2 + 2"}) == "4"
     with pytest.raises(ValueError, match="there is no module 'taograph_example_2'"):
