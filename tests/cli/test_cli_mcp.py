@@ -103,6 +103,29 @@ def command_line(path: Path) -> str:
         return ""  # it has ended meanwhile
 
 
+def test_doctor_looks_at_the_file_and_starts_nothing(tao: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
+    lacking = {"command": sys.executable, "env": {"TOKEN": "${NO_SUCH_VARIABLE}"}}
+    started = {"command": sys.executable, "args": ["-c", f"open({str(tmp_path / 'started')!r}, 'w')"]}
+    path = write(tmp_path, notes=server(), bad=BAD, lacking=lacking, started=started)
+    done = tao("doctor", "--json", env={"TAOGRAPH_MCP": path})
+    found = [check for check in json.loads(done.out)["checks"] if check["name"] == "MCP servers"]
+    assert [(check["status"], check["detail"]) for check in found] == [
+        (
+            "note",
+            "lacking: env.TOKEN: the environment has no NO_SUCH_VARIABLE: set it, or write "
+            "${NO_SUCH_VARIABLE:-otherwise}",
+        ),
+        ("note", "bad: there is no program 'no-such-program-4711'"),
+        ("ok", f"notes, started in {path}"),
+    ]
+    assert not (tmp_path / "started").exists()
+    (tmp_path / "mcp.json").write_text("{")
+    done = tao("doctor", "--json")
+    assert "is not JSON" in next(c["detail"] for c in json.loads(done.out)["checks"] if c["name"] == "MCP servers")
+    assert done.code == 1
+
+
 def test_how_to_go_on_names_the_servers(tao: Any, tmp_path: Path) -> None:
     path = write(tmp_path, notes=server())
     ask = Reply(calls=[("ask_person", {"question": "Which?"})])

