@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import AnyMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from taograph.graphs.loop.internals import Injector
 from taograph.graphs.loop.limits import Limits
+from taograph.graphs.loop.repair import is_sound
 from taograph.graphs.loop.structure import Structure, read_structure
 from taograph.models.prices import Price, model_name, price_of
 from taograph.models.resolving import resolve, safe_across_loops
@@ -149,6 +150,7 @@ def make_agent(
     if asked:
         raise ValueError(f"tool {asked[0]!r} asks for approval, which is not built yet: see approve=")
     required = (require,) if isinstance(require, str) else tuple(require)
+    shown = _example_messages(examples)
     unknown = [tool_name for tool_name in required if tool_name not in {tool.name for tool in made}]
     if unknown:
         raise ValueError(f"require={unknown[0]!r} is none of the tools: {', '.join(t.name for t in made) or 'none'}")
@@ -156,7 +158,7 @@ def make_agent(
         model=None if model is None else resolve(model),
         tools=made,
         system_prompt=str(system_prompt.text) if isinstance(system_prompt, SystemMessage) else system_prompt,
-        examples=tuple(_example_messages(examples)),
+        examples=tuple(shown),
         limits=limits,
         structure=None if response_format is None else read_structure(response_format),
         require=required,
@@ -204,10 +206,14 @@ def _tools(sources: Sequence[BaseTool | Callable[..., Any]]) -> tuple[BaseTool, 
 
 
 def _example_messages(examples: Sequence[Any]) -> list[AnyMessage]:
-    messages: list[BaseMessage] = []
+    messages: list[Any] = []
     for example in examples:
-        if isinstance(example, list):
-            messages += convert_to_messages(example)
-        else:
-            messages += convert_to_messages([example])
-    return messages  # type: ignore[return-value]
+        messages += convert_to_messages(example if isinstance(example, list) else [example])
+    if any(isinstance(message, SystemMessage) for message in messages):
+        raise ValueError("examples: a system message is no example; write it into system_prompt")
+    if not is_sound(messages):
+        raise ValueError(
+            "examples: no provider would accept them: each call needs an id of its own and its result right behind "
+            "it, and each message has to say something"
+        )
+    return messages

@@ -7,7 +7,9 @@ providers refuse every further request on a thread.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolCall, ToolMessage
 
@@ -60,16 +62,15 @@ def repair(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> list[
     """
     out: list[AnyMessage] = []
     used: set[str] = set()
-    taken: set[int] = set()  # places of results that were moved to their calls
+    results = _Results(messages)
     for place, message in enumerate(messages):
-        if place in taken or isinstance(message, SystemMessage):
+        if place in results.taken or isinstance(message, SystemMessage):
             continue
         if isinstance(message, ToolMessage):
             text = f"[Result of an earlier call of {message.name or 'a tool'}] {message.text}"
             out.append(feedback(text, "repair").model_copy(update={"id": message.id}))
         elif isinstance(message, AIMessage):
-            reply, results = _with_results(place, message, messages, taken, tools=tools, used=used)
-            out += [reply, *results]
+            out += _with_results(place, message, results, tools=tools, used=used)
         else:
             out.append(filled(message) if is_blank(message.content) else message)
     return [*_instructions(messages), *out]
@@ -90,36 +91,51 @@ def _instructions(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
 
 
 def _with_results(
-    place: int,
-    message: AIMessage,
-    messages: Sequence[AnyMessage],
-    taken: set[int],
-    *,
-    tools: Collection[str],
-    used: set[str],
-) -> tuple[AIMessage, list[ToolMessage]]:
-    wanted = [call["id"] for call in message.tool_calls] + [call["id"] for call in message.invalid_tool_calls]
+    place: int, message: AIMessage, results: _Results, *, tools: Collection[str], used: set[str]
+) -> list[AnyMessage]:
+    wanted = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
     reply, refused, _ = with_sound_calls(message, tools, used)
     if not wanted:
-        return filled(reply) if is_blank(reply.content) else reply, []
+        return [filled(reply) if is_blank(reply.content) else reply]
     used.update(call["id"] or "" for call in reply.tool_calls)
-    results: list[ToolMessage] = []
+    made: list[AnyMessage] = [reply]
     for call, id_before in zip(reply.tool_calls, wanted, strict=True):
-        found = _result(place, id_before or "", messages, taken)
+        found = results.take(place, id_before or "")
         if found is None:
-            results += close_calls([call], refused.get(call["id"] or "", NO_RESULT))
+            made += close_calls([call], refused.get(call["id"] or "", NO_RESULT))
         else:
             found = filled(found) if is_blank(found.content) else found
-            results.append(found.model_copy(update={"tool_call_id": call["id"]}))
-    return reply, results
+            made.append(found.model_copy(update={"tool_call_id": call["id"]}))
+    return made
 
 
-def _result(place: int, call_id: str, messages: Sequence[AnyMessage], taken: set[int]) -> ToolMessage | None:
-    for later in range(place + 1, len(messages)):
-        message = messages[later]
-        if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
-            return None  # from here on the id means another call
-        if later not in taken and isinstance(message, ToolMessage) and message.tool_call_id == call_id:
-            taken.add(later)
-            return message
-    return None
+class _Results:
+    """The results of a history, to be moved behind their calls.
+
+    Attributes:
+        taken: Places of those that were.
+    """
+
+    def __init__(self, messages: Sequence[AnyMessage]) -> None:
+        self.taken: set[int] = set()
+        self._messages = messages
+        self._results: dict[str, list[int]] = {}
+        self._calls: dict[str, list[int]] = {}
+        for place, message in enumerate(messages):
+            if isinstance(message, ToolMessage):
+                self._results.setdefault(message.tool_call_id, []).append(place)
+            elif isinstance(message, AIMessage):
+                for call in (*message.tool_calls, *message.invalid_tool_calls):
+                    self._calls.setdefault(call["id"] or "", []).append(place)
+
+    def take(self, place: int, call_id: str) -> ToolMessage | None:
+        """The next result of a call that stands at a place; from where its id is used again, it is another's."""
+        waiting, calls = self._results.get(call_id, []), self._calls[call_id]
+        again = bisect_right(calls, place)
+        end = calls[again] if again < len(calls) else len(self._messages)
+        at = bisect_right(waiting, place)
+        if at == len(waiting) or waiting[at] > end:
+            return None
+        found = waiting.pop(at)
+        self.taken.add(found)
+        return cast(ToolMessage, self._messages[found])

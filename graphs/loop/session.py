@@ -255,7 +255,10 @@ class Session:
                 self.teller.tell("retry", reason="model_error", detail=words)
                 yield Pause(pause)
             else:
-                usage = usage_of(request, reply, price or self.bound.price)
+                if not isinstance(reply, AIMessage):  # some integrations return other kinds of messages
+                    reply = AIMessage(reply.content, id=reply.id)
+                tools = getattr(model, "kwargs", {}).get("tools") or ()
+                usage = usage_of(request, reply, price or self.bound.price, tools)
                 self.added["input_tokens"] += usage.input_tokens
                 self.added["output_tokens"] += usage.output_tokens
                 self.added["cached_tokens"] += usage.cached_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -379,6 +380,39 @@ def test_a_thread_edited_by_hand() -> None:
     again = graph.invoke(question("And now?"), thread())
     assert_ended(again, "final")
     assert_acceptable(model.requests[-1].messages)
+
+
+def test_a_long_broken_history_is_made_acceptable_in_no_time() -> None:
+    messages: list[AnyMessage] = []
+    for number in range(5000):
+        calls = [call("lookup", {"name": "Ada"}, id=f"c{number % 2000}")]
+        messages += [user(), AIMessage("", tool_calls=calls), *([result_of(f"c{number}")] if number % 2 else [])]
+    begun = time.monotonic()
+    made = repair(messages)
+    assert time.monotonic() - begun < 5
+    assert_acceptable(made)
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [
+        [AIMessage("", tool_calls=[ADA])],
+        [result_of("call_1")],
+        [[user(), AIMessage("", tool_calls=[ADA]), result_of("call_1")]] * 2,
+        [AIMessage("")],
+        [SystemMessage("Be brief."), user()],
+    ],
+    ids=["orphan", "result", "id twice", "empty", "system"],
+)
+def test_examples_that_no_provider_would_accept_are_refused_when_the_graph_is_built(examples: list[Any]) -> None:
+    with pytest.raises(ValueError, match="examples:"):
+        create_react_graph(ScriptedModel(), [lookup], examples=examples)
+
+
+def test_examples_stand_behind_the_system_prompt_and_before_the_conversation() -> None:
+    example = [("user", "Where is Bo?"), AIMessage("", tool_calls=[ADA]), result_of("call_1"), ("ai", "Page 2.")]
+    _, model = answered([user()], examples=example, system_prompt="Be brief.")
+    assert [m.type for m in model.requests[0].messages] == ["system", "human", "ai", "tool", "ai", "human"]
 
 
 # --- at random ---------------------------------------------------------------------------------------------

@@ -336,6 +336,16 @@ def test_arguments_nested_without_end_do_not_kill_the_run() -> None:
     assert observations(result)[0].status == "error"
 
 
+def test_a_reply_of_another_kind_of_message_is_read_as_a_reply() -> None:
+    from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+    from langchain_core.messages import ChatMessage
+
+    model = FakeMessagesListChatModel(responses=[ChatMessage("Page 3.", role="assistant")])
+    result = create_react_graph(model, []).invoke(question())
+    assert_ended(result, "final")
+    assert result["answer"] == "Page 3."
+
+
 def test_a_refusal_by_error_is_a_refusal() -> None:
     model = ScriptedModel(replies=[ModelRefusalError("I won't do that.")])
     result = create_react_graph(model, [lookup]).invoke(question())

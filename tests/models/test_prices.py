@@ -208,3 +208,10 @@ def test_usage_that_is_not_reported_is_estimated(reply: AIMessage) -> None:
     assert 100 <= usage.input_tokens <= 200
     assert usage.output_tokens > 0
     assert usage.cost > 0
+
+
+def test_an_estimate_counts_the_tools_that_were_sent() -> None:
+    schema = {"type": "function", "function": {"name": "x", "description": "word " * 200, "parameters": {}}}
+    bare = usage_of([HumanMessage("Hi")], AIMessage("Hello."), None)
+    laden = usage_of([HumanMessage("Hi")], AIMessage("Hello."), None, [schema])
+    assert laden.input_tokens - bare.input_tokens > 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -28,15 +29,21 @@ class Usage:
     cost: float
 
 
-def usage_of(request: Sequence[BaseMessage], reply: AIMessage, price: Price | None) -> Usage:
+def usage_of(request: Sequence[BaseMessage], reply: AIMessage, price: Price | None, tools: Sequence[Any] = ()) -> Usage:
     """The usage a reply reports; counted approximately (4 characters a token) where it reports none.
 
     A budget that sees nothing would never stop a run, so an estimate is better than a zero, which some servers
     report for every call.
+
+    Args:
+        request: The messages that were sent.
+        reply: The reply.
+        price: The price of the model.
+        tools: The tools that were sent with it, whose schemas are tokens, too.
     """
     told = reply.usage_metadata
     if told is None or not told["input_tokens"] + told["output_tokens"]:
-        sent, received, cached = _estimate(request), _estimate([reply]), 0
+        sent, received, cached = _estimate(request, tools), _estimate([reply]), 0
     else:
         sent, received = told["input_tokens"], told["output_tokens"]
         # Some providers count what came from the cache beside what was sent.
@@ -45,8 +52,8 @@ def usage_of(request: Sequence[BaseMessage], reply: AIMessage, price: Price | No
     return Usage(sent, received, cached, cost)
 
 
-def _estimate(messages: Sequence[BaseMessage]) -> int:
+def _estimate(messages: Sequence[BaseMessage], tools: Sequence[Any] = ()) -> int:
     try:
-        return count_tokens_approximately(messages)
+        return count_tokens_approximately(messages, tools=list(tools))
     except RecursionError:  # arguments nested without end; they are refused later
         return sum(len(str(message.text)) for message in messages) // 4
