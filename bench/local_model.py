@@ -72,7 +72,7 @@ def holds(text: str, accepted: Sequence[str]) -> bool:
     plain = re.sub(r"(?<=\d),(?=\d{3})", "", text).lower()
     for wanted in accepted:
         sought = re.escape(re.sub(r"(?<=\d),(?=\d{3})", "", wanted).lower())
-        if re.search(rf"(?<![\w.]){sought}(?!\w)(?!\.\d)", plain):
+        if re.search(rf"(?<![\w.-]){sought}(?!\w)(?!\.\d)", plain):
             return True
     return False
 

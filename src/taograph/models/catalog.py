@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Template = Literal["bare_json", "own"]
+Template = Literal["bare_json", "plain", "own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ class Model:
         parts: The same file on the package index, in the order in which the pieces are joined.
         memory: MiB that the server takes with this model.
         template: ``"bare_json"``: asked for tool calls with taograph's own chat template, because it does
-            not follow the one it ships; ``"own"``: the template in the file.
+            not follow the one it ships; ``"plain"``: the same for a base model, which knows no chat;
+            ``"own"``: the template in the file.
         note: One line for ``tao model list``.
     """
 
@@ -185,8 +186,8 @@ MODELS: tuple[Model, ...] = (
             )
         ),
         memory=520,
-        template="own",
-        note="a base model, for experiments with text protocols: it has no function calling",
+        template="plain",
+        note="a base model: does sums, seldom finds the answer in a text",
     ),
     Model(
         name="smollm2-135m",

@@ -39,6 +39,7 @@ __all__ = ["LocalChat", "LocalServerError", "ModelNotPulled", "chat_model"]
 # A prompt of some thousand tokens takes a slow machine minutes before the first byte of the reply.
 _READ_SECONDS = 600.0
 _MAX_TOKENS = 512
+_LINE_TOKENS = 160
 
 
 class LocalChat(ChatEndpoint):
@@ -56,7 +57,9 @@ class LocalChat(ChatEndpoint):
     """Nothing is charged for its tokens."""
 
     constrain_calls: bool = False
-    """Whether replies are held to text or well-formed calls by a grammar; needs taograph's own template."""
+    """Whether replies are held to text or well-formed calls by a grammar; needs a template of taograph's."""
+    one_line: bool = False
+    """Whether replies are one line too: for base models, which do not know where to stop."""
 
     _lease: Lease | None = PrivateAttr(default=None)
 
@@ -73,15 +76,16 @@ class LocalChat(ChatEndpoint):
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-        if not self.constrain_calls or not payload.get("tools") or "response_format" in payload:
+        offers = bool(payload.get("tools"))
+        if not self.constrain_calls or not (offers or self.one_line) or "response_format" in payload:
             return payload
         # The server takes no grammar together with tools, so the template gets them under another name.
-        tools, choice = payload.pop("tools"), payload.pop("tool_choice", None)
+        tools, choice = payload.pop("tools", []), payload.pop("tool_choice", None)
         payload.pop("parallel_tool_calls", None)
         payload["extra_body"] = {
             **(payload.get("extra_body") or {}),
             "chat_template_kwargs": {"offered": tools},
-            "grammar": call_grammar(tools, choice),
+            "grammar": call_grammar(tools, choice, one_line=self.one_line),
         }
         _remember_prefix(self._lease, payload)
         return payload
@@ -175,10 +179,11 @@ def chat_model(name: str = "local", **options: Any) -> BaseChatModel:
         "model": known.name if known else path.stem,
         "temperature": 0,
         "max_retries": 0,
-        "max_tokens": _MAX_TOKENS,
+        "max_tokens": _LINE_TOKENS if template == "plain" else _MAX_TOKENS,
         "stream_usage": True,
         "use_responses_api": False,
-        "constrain_calls": template == "bare_json",
+        "constrain_calls": template in ("bare_json", "plain"),
+        "one_line": template == "plain",
         "timeout": httpx.Timeout(_READ_SECONDS, connect=10.0),
         **options,
     }

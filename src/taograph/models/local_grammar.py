@@ -13,8 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 # The form of GBNF: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md
+_TEXT = r"""
+prose ::= [^{ \t\n\r] [^\x00]*"""
+_LINE = r"""
+prose ::= [^{ \t\n\r] [^\x00\n]*"""
 _COMMON = r"""
-prose ::= [^{ \t\n\r] [^\x00]*
 value ::= string | number | object | array | "true" | "false" | "null"
 object ::= "{" (string ": " value (", " string ": " value)*)? "}"
 array ::= "[" (value (", " value)*)? "]"
@@ -29,30 +32,33 @@ _RULES = {"string": "string", "integer": "integer", "number": "number", "boolean
 _MOST_CALLS = 8
 
 
-def call_grammar(tools: Sequence[Mapping[str, Any]], choice: Any = None) -> str:
+def call_grammar(tools: Sequence[Mapping[str, Any]], choice: Any = None, *, one_line: bool = False) -> str:
     """The grammar of a reply in GBNF.
 
     Args:
         tools: The tools in OpenAI's form.
         choice: OpenAI's ``tool_choice``: None or ``"auto"``, ``"none"``, ``"required"``, or the one to call.
+        one_line: Text is one line, and a reply one call: a base model does not know where to stop.
     """
+    common = (_LINE if one_line else _TEXT) + _COMMON
     if choice == "none" or not tools:
-        return f"root ::= prose\n{_COMMON}"
+        return f"root ::= prose{common}"
     functions = [tool["function"] for tool in tools]
     if isinstance(choice, Mapping):
         wanted = choice.get("function", {}).get("name")
         functions = [function for function in functions if function["name"] == wanted] or functions
+    most = 1 if one_line or isinstance(choice, Mapping) else _MOST_CALLS
     forced = choice == "required" or isinstance(choice, Mapping)
     lines = [
         "root ::= calls" if forced else "root ::= calls | prose",
-        f'calls ::= call ("\\n" call){{0,{0 if isinstance(choice, Mapping) else _MOST_CALLS - 1}}}',
+        f'calls ::= call ("\\n" call){{0,{most - 1}}}',
         "call ::= " + " | ".join(f"call-{number}" for number in range(len(functions))),
     ]
     for number, function in enumerate(functions):
         head = '{"name": ' + json.dumps(function["name"], ensure_ascii=False) + ', "arguments": '
         lines.append(f'call-{number} ::= {_literal(head)} args-{number} "}}"')
         lines.append(f"args-{number} ::= {_arguments(function.get('parameters') or {})}")
-    return "\n".join(lines) + _COMMON
+    return "\n".join(lines) + common
 
 
 def _arguments(schema: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec, own_template
+from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec, template_text
 
 # A server nobody has come to yet: whoever started it may have died meanwhile.
 _FIRST_CLIENT_SECONDS = 15.0
@@ -172,8 +172,8 @@ class _LlamaServer:
         params.ui = False
         params.cache_prompt = True
         params.cache_ram_mib = 512
-        if template == "bare_json":
-            params.chat_template = own_template()
+        if template != "own":
+            params.chat_template = template_text(template)
             # The client reads the calls: a reply the server cannot read would be an HTTP 500.
             params.force_pure_content_parser = True
         params.slot_save_path = f"{spec.run_dir}{os.sep}"

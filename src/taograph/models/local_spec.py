@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-ChatTemplate = Literal["bare_json", "own", "auto"]
+ChatTemplate = Literal["bare_json", "plain", "own", "auto"]
 # Part of every server's identity: raised when client and server would no longer understand each other.
 _PROTOCOL = 3
 # A server that finds another one holding its place leaves with this status.
@@ -28,8 +28,8 @@ class ServerSpec:
         run_dir: The folder of records, locks and logs.
         context: Tokens of the context window.
         threads: Threads that compute.
-        template: ``"bare_json"``: taograph's own chat template; ``"own"``: the file's; ``"auto"``: the file's
-            where it knows tools, else taograph's.
+        template: ``"bare_json"``: taograph's own chat template; ``"plain"``: its template for base models;
+            ``"own"``: the file's; ``"auto"``: the file's where it knows tools, else ``"bare_json"``.
         linger: Seconds the server stays when the last process that used it has gone.
         command: What starts the server process; the spec as JSON is added as the last argument.
     """
@@ -47,7 +47,7 @@ class ServerSpec:
         """Names this server's files. Another file, engine, template or setting is another server."""
         found = self.model.stat()
         parts = [_PROTOCOL, str(self.model), found.st_size, found.st_mtime_ns, self.context, self.threads]
-        parts += [self.template, own_template() if self.template != "own" else "", _engine_version()]
+        parts += [self.template, template_text(self.template), _engine_version()]
         return sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
     def file(self, kind: str) -> Path:
@@ -75,7 +75,7 @@ class Record:
         url: Where it answers, ``http://127.0.0.1:port``.
         lease: The port on which a process says that it uses the server.
         key: What both ask for.
-        template: The chat template in use, ``"bare_json"`` or ``"own"``.
+        template: The chat template in use, ``"bare_json"``, ``"plain"`` or ``"own"``.
     """
 
     pid: int
@@ -101,9 +101,12 @@ class Record:
             return None
 
 
-def own_template() -> str:
-    """Taograph's chat template: calls are bare JSON objects, asked for and shown alike."""
-    return files("taograph.models").joinpath("bare_json.jinja").read_text("utf-8")
+def template_text(template: str) -> str:
+    """One of taograph's chat templates: calls are bare JSON objects, asked for and shown alike."""
+    if template == "own":
+        return ""
+    name = "plain.jinja" if template == "plain" else "bare_json.jinja"
+    return files("taograph.models").joinpath(name).read_text("utf-8")
 
 
 def default_threads() -> int:
