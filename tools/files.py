@@ -31,7 +31,7 @@ _TEXTS = (".md", ".txt")
 _LIST_EXAMPLE = ToolExample(
     question="Which notes are there?",
     args={"pattern": "notes/*.md"},
-    observation="2 found:\nnotes/boiler.md (61 bytes, 2024-03-01)\nnotes/garden.md (38 bytes, 2024-04-12)",
+    observation="2 found:\nnotes/boiler.md (55 bytes, 2024-03-01)\nnotes/garden.md (38 bytes, 2024-04-12)",
     answer="There are two notes: notes/boiler.md and notes/garden.md.",
 )
 _READ_EXAMPLE = ToolExample(
@@ -123,7 +123,7 @@ def _listed(found: Listing, pattern: str) -> str:
     head = f"{found.total:,} found{f', {len(lines)} of them shown' if len(lines) < found.total else ''}:"
     if not found.total:
         hint = "" if "**" in pattern else " A pattern such as **/*name* looks into all folders."
-        head = f"Nothing here is called {visible(pattern)!r}.{hint}" if pattern.strip(" */") else "The folder is empty."
+        head = "The folder is empty." if found.of_folder else f"Nothing here is called {visible(pattern)!r}.{hint}"
     notes: list[str] = []
     if len(lines) < found.total:
         notes.append("Use a narrower pattern for the others.")
@@ -206,7 +206,7 @@ def _is_document(suffix: str) -> bool:
 def _decoded(data: bytes, encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
-        if name in ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"):
+        if name in ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"):
             raise LookupError(name)
         return data.decode(name, errors="replace")
     except (LookupError, ValueError):  # ValueError: a NUL in the name

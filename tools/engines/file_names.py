@@ -87,6 +87,8 @@ class Pattern:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
+        if names[-1] == "**":
+            names = [*names, "*"]  # all that is in a folder, not the folder too
         self._names = [
             name for name, after in zip(names, [*names[1:], ""], strict=True) if (name, after) != ("**", "**")
         ]

@@ -70,12 +70,14 @@ class Listing:
         total: How many there are.
         whole: Whether all of the folder was looked through.
         closed: Folders that could not be looked into.
+        of_folder: Whether it is all that is in a folder that was named.
     """
 
     entries: list[Entry]
     total: int
     whole: bool
     closed: list[str]
+    of_folder: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +138,13 @@ class FileStore:
             FileError: The pattern can't be one of this folder.
         """
         names = split_path(pattern or "*", hidden=self.hidden)
-        if pattern.strip().endswith("/") or not names or self._is_folder(names):
+        of_folder = not names or names == ("*",) or self._is_folder(names)
+        if names != ("*",) and (of_folder or pattern.strip().endswith("/")):
             names = (*names, "*")
         walk = _Walk(Pattern(names), self.hidden, most)
         with _told(pattern), entered(self.root) as folder:
             walk.through(folder, (), walk.pattern.start)
-        return Listing(walk.entries, walk.total, not walk.stopped, walk.closed)
+        return Listing(walk.entries, walk.total, not walk.stopped, walk.closed, of_folder)
 
     def write(self, path: str, content: bytes, mode: Mode, most: int) -> Written:
         """Write a file at one stroke: whoever reads it meanwhile sees it as it was, or as it is then.
