@@ -1,6 +1,16 @@
-"""Makes the helpers beside the test folders importable."""
+"""Makes the helpers beside the test folders importable; the two ways to stream."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stream_support import Streams, acollect, collect
+
+
+@pytest.fixture(params=[collect, acollect], ids=["stream", "astream"])
+def steps(request: pytest.FixtureRequest) -> Streams:
+    streams: Streams = request.param
+    return streams

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import os
 import re
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -188,3 +194,63 @@ def _assert_content(content: Any, where: str) -> None:
 def texts(messages: Iterable[BaseMessage]) -> list[str]:
     """The text of each message."""
     return [str(message.text) for message in messages]
+
+
+def asks_a_person(*more: Any) -> ScriptedModel:
+    """Asks a person another question every turn."""
+    turns = itertools.count(1)
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        return asks(call("ask_person", {"question": f"Question {next(turns)}?"}), *more)
+
+    return ScriptedModel(replies=[closes_or(reply)], repeat=True)
+
+
+def pending(result: dict[str, Any]) -> list[Any]:
+    return list(result.get("__interrupt__", ()))
+
+
+CLOSING = "The run ends here"
+
+
+def second_turn(way: Way, graph: Any, model: ScriptedModel, *, tools: bool = True) -> None:
+    """Another question on the thread is answered, and its request is one that a provider takes."""
+    asked = len(model.requests)
+    model.replies = [*model.replies[: model._next], *[""] * (model._next - len(model.replies)), "Fine."]
+    model.repeat = True
+    result = run(way, graph, question("And now?"), thread())
+    assert_ended(result, "final")
+    assert result["answer"] == "Fine."
+    assert result["stop"]["step"] == 1
+    assert result["spent"]["model_calls"] == len(model.requests) - asked == 1
+    request = model.requests[asked].messages
+    assert_acceptable(request)
+    assert request[-1].text == "And now?"
+
+
+def is_closing(messages: list[BaseMessage]) -> bool:
+    return CLOSING in str(messages[-1].content)
+
+
+def nudges(model: ScriptedModel) -> list[tuple[int, str]]:
+    """Which request each message of the loop's own came first with, and its text."""
+    found: dict[str, int] = {}
+    for number, request in enumerate(model.requests):
+        for message in request.messages[1:]:
+            if isinstance(message, HumanMessage) and CLOSING not in str(message.content):
+                found.setdefault(str(message.id), number)
+    by_id = {str(m.id): str(m.text) for r in model.requests for m in r.messages}
+    return [(number, by_id[key]) for key, number in found.items()]
+
+
+def python_process(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own, warnings as errors."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parent,
+        check=False,
+        env={**os.environ, **env},
+    )

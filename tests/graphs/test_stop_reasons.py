@@ -7,48 +7,29 @@ import time
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from support import (
     Counting,
     Way,
     asks,
     asks_for_ever,
-    assert_acceptable,
     assert_ended,
     both_ways,
     broken,
     closes_or,
+    is_closing,
     lookup,
+    nudges,
     question,
     run,
+    second_turn,
     texts,
     thread,
 )
 
 from taograph import Cancellation, Limits, create_react_graph, tool
 from taograph.models import FlatPrice, ScriptedModel, call, set_price
-
-CLOSING = "The run ends here"
-
-
-def second_turn(way: Way, graph: Any, model: ScriptedModel, *, tools: bool = True) -> None:
-    """Another question on the thread is answered, and its request is one that a provider takes."""
-    asked = len(model.requests)
-    model.replies = [*model.replies[: model._next], *[""] * (model._next - len(model.replies)), "Fine."]
-    model.repeat = True
-    result = run(way, graph, question("And now?"), thread())
-    assert_ended(result, "final")
-    assert result["answer"] == "Fine."
-    assert result["stop"]["step"] == 1
-    assert result["spent"]["model_calls"] == len(model.requests) - asked == 1
-    request = model.requests[asked].messages
-    assert_acceptable(request)
-    assert request[-1].text == "And now?"
-
-
-def is_closing(messages: list[BaseMessage]) -> bool:
-    return CLOSING in str(messages[-1].content)
 
 
 @both_ways
@@ -206,153 +187,6 @@ def test_cost_limit_that_leaves_nothing_for_a_closing_call(way: Way) -> None:
     assert len(model.requests) == 1
     assert "is in the book" in result["answer"]
     second_turn(way, graph, model)
-
-
-def round_robin(period: int, tool_name: str = "lookup", key: str = "name") -> ScriptedModel:
-    turn = 0
-
-    def reply(messages: list[BaseMessage]) -> AIMessage:
-        nonlocal turn
-        turn += 1
-        return asks(call(tool_name, {key: f"round-{turn % period}"}))
-
-    return ScriptedModel(replies=[closes_or(reply)], repeat=True)
-
-
-def nudges(model: ScriptedModel) -> list[tuple[int, str]]:
-    """Which request each message of the loop's own came first with, and its text."""
-    found: dict[str, int] = {}
-    for number, request in enumerate(model.requests):
-        for message in request.messages[1:]:
-            if isinstance(message, HumanMessage) and CLOSING not in str(message.content):
-                found.setdefault(str(message.id), number)
-    by_id = {str(m.id): str(m.text) for r in model.requests for m in r.messages}
-    return [(number, by_id[key]) for key, number in found.items()]
-
-
-@both_ways
-@pytest.mark.parametrize("period", [1, 2, 3])
-def test_repeated_action(way: Way, period: int) -> None:
-    model = round_robin(period)
-    graph = create_react_graph(model, [lookup], limits=Limits(steps=40), checkpointer=InMemorySaver())
-    result = run(way, graph, question(), thread())
-    assert_ended(result, "repeated_action", model)
-    assert result["stop"]["step"] == 3 * period
-    assert result["spent"]["model_calls"] == 3 * period + 1
-    told = nudges(model)
-    assert len(told) == 1
-    number, text = told[0]
-    assert number == 2 * period, "the nudge comes before the last round"
-    assert "round-" not in text
-    assert "lookup" not in text
-    assert "3 times" in result["stop"]["detail"]
-    second_turn(way, graph, model)
-
-
-@both_ways
-@pytest.mark.parametrize("repeats", [2, 3, 5])
-def test_repeats_is_a_limit_of_the_user(way: Way, repeats: int) -> None:
-    model = round_robin(1)
-    graph = create_react_graph(model, [lookup], limits=Limits(steps=40, repeats=repeats))
-    result = run(way, graph, question())
-    assert_ended(result, "repeated_action", model)
-    # With 2, the nudge comes after the second time, and one more turn shows whether it helped.
-    assert result["stop"]["step"] == max(repeats, 3)
-    assert len(nudges(model)) == 1
-
-
-@both_ways
-def test_the_same_call_with_keys_in_another_order_is_the_same(way: Way) -> None:
-    @tool(effects="none")
-    def pair(left: str, right: str) -> str:
-        """Pair two words.
-
-        Args:
-            left: One.
-            right: The other.
-        """
-        return left + right
-
-    one, other = {"left": "a", "right": "b"}, {"right": "b", "left": "a"}
-    model = ScriptedModel(replies=[asks(call("pair", one)), asks(call("pair", other)), asks(call("pair", one)), "So."])
-    result = run(way, create_react_graph(model, [pair]), question())
-    assert_ended(result, "repeated_action", model)
-
-
-@both_ways
-def test_parallel_calls_in_another_order_are_the_same_round(way: Way) -> None:
-    model = ScriptedModel(replies=[asks("a", "b"), asks("b", "a"), asks("a", "b"), "So."])
-    result = run(way, create_react_graph(model, [lookup]), question())
-    assert_ended(result, "repeated_action", model)
-    assert result["stop"]["step"] == 3
-
-
-@both_ways
-def test_polling_something_that_changes_is_no_repetition(way: Way) -> None:
-    counting = Counting()
-    model = ScriptedModel(replies=[*[asks(call("count", {"what": "same"}))] * 12, "Twelve."])
-    result = run(way, create_react_graph(model, [counting.tool]), question())
-    assert_ended(result, "final", model)
-    assert len(counting.calls) == 12
-    assert nudges(model) == []
-
-
-@both_ways
-def test_the_same_long_result_is_a_repetition(way: Way) -> None:
-    @tool(effects="none", max_chars=200)
-    def page(name: str) -> str:
-        """Read a page.
-
-        Args:
-            name: Of the page.
-        """
-        return f"{name} " + "word " * 500
-
-    model = round_robin(1, "page")
-    result = run(way, create_react_graph(model, [page], limits=Limits(steps=10)), question())
-    assert_ended(result, "repeated_action", model)
-    assert result["stop"]["step"] == 3
-
-
-@both_ways
-def test_long_results_that_differ_in_the_hidden_part_are_no_repetition(way: Way) -> None:
-    count = 0
-
-    @tool(effects="none", max_chars=200)
-    def page(name: str) -> str:
-        """Read a page.
-
-        Args:
-            name: Of the page.
-        """
-        nonlocal count
-        count += 1
-        return "word " * 200 + f"{count:05d}" + "word " * 200
-
-    model = ScriptedModel(replies=[*[asks(call("page", {"name": "x"}))] * 5, "Done."])
-    result = run(way, create_react_graph(model, [page]), question())
-    assert_ended(result, "final", model)
-
-
-@both_ways
-def test_a_nudge_that_helps(way: Way) -> None:
-    model = ScriptedModel(replies=[asks("a"), asks("a"), asks("b"), "Page 1."])
-    graph = create_react_graph(model, [lookup], checkpointer=InMemorySaver())
-    result = run(way, graph, question(), thread())
-    assert_ended(result, "final", model)
-    assert result["answer"] == "Page 1."
-    assert len(nudges(model)) == 1
-    second_turn(way, graph, model)
-
-
-@both_ways
-def test_repetition_is_forgotten_with_the_next_question(way: Way) -> None:
-    model = ScriptedModel(replies=[asks("a"), asks("a"), "First.", asks("a"), "Second."])
-    graph = create_react_graph(model, [lookup], checkpointer=InMemorySaver())
-    assert_ended(run(way, graph, question(), thread()), "final")
-    assert_ended(run(way, graph, question("Again?"), thread()), "final", None)
-    assert len(nudges(model)) == 2 - 1 + 1  # the second question, and the nudge of the first; no more
-    assert not any("repeating" in t for t in texts(model.requests[-1].messages[-3:]))
 
 
 @both_ways
