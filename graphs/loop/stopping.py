@@ -125,7 +125,7 @@ def step_limit(run: Progress) -> Verdict | None:
 
 Rule = Callable[[Progress], Verdict | None]
 
-RULES: tuple[Rule, ...] = (deadline, cost_limit, token_limit, repeated_action, tool_errors, step_limit)
+RULES: tuple[Rule, ...] = (deadline, cost_limit, token_limit, tool_errors, repeated_action, step_limit)
 """The rules in the order in which they are asked; the first that speaks decides."""
 
 

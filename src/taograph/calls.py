@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError as FutureCancelled
@@ -297,6 +298,10 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
     threading.Thread(target=run, name="taograph-loop", daemon=True).start()
     return loop
+
+
+if hasattr(os, "register_at_fork"):  # a child that was forked does not have its thread
+    os.register_at_fork(after_in_child=_background_loop.cache_clear)
 
 
 def run_async(coroutine: Coroutine[Any, Any, T]) -> T:

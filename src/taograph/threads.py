@@ -7,6 +7,7 @@ up gives its place back.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -28,8 +29,14 @@ class ThreadPool:
     def __init__(self, size: int, name: str) -> None:
         if size < 1:
             raise ValueError(f"size={size!r}: a pool needs at least one thread")
-        self._size = size
         self._name = name
+        self._start(size)
+        if hasattr(os, "register_at_fork"):
+            # A child that was forked has none of the threads, and maybe a lock that nobody will release.
+            os.register_at_fork(after_in_child=lambda: self._start(size))
+
+    def _start(self, size: int) -> None:
+        self._size = size
         self._work: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._ready = threading.Condition()
         self._threads = 0

@@ -27,6 +27,7 @@ from typing_extensions import TypedDict
 
 from taograph import Limits, create_react_graph, tool
 from taograph.models import ScriptedModel, call
+from taograph.tools.person import ask_person
 
 
 @tool(effects="none")
@@ -151,8 +152,6 @@ def test_two_agents_one_after_the_other(way: Way) -> None:
 
 @both_ways
 def test_an_interrupt_in_a_node_of_a_larger_graph(way: Way) -> None:
-    from taograph.tools.person import ask_person
-
     model = ScriptedModel(replies=[asks(call("ask_person", {"question": "Which?"}), "Ada"), "That one."])
     inner = create_react_graph(model, [ask_person, lookup])
     outer = (
@@ -166,6 +165,35 @@ def test_an_interrupt_in_a_node_of_a_larger_graph(way: Way) -> None:
     result = run(way, outer, Command(resume="the red one"), thread())
     assert_acceptable(result["messages"])
     assert [m.text for m in result["messages"] if m.type == "tool"] == ["the red one", "Ada is in the book on page 3."]
+    assert len(model.requests) == 2
+
+
+@both_ways
+def test_an_interrupt_in_a_graph_within_a_tool(way: Way) -> None:
+    """It goes up to the outer graph and comes back to where it was: nothing is done twice."""
+    inner_model = ScriptedModel(replies=[asks("Ada"), asks(call("ask_person", {"question": "Which?"})), "The red one."])
+    inner = create_react_graph(inner_model, [lookup, ask_person], name="inner")
+
+    @tool(effects="none", timeout=None)
+    def research(topic: str, config: RunnableConfig) -> str:
+        """Research a topic.
+
+        Args:
+            topic: What to research.
+        """
+        return str(inner.invoke(question(topic), config)["answer"])
+
+    model = ScriptedModel(replies=[asks(call("research", {"topic": "x"}), "Grace"), "It is red."])
+    graph = create_react_graph(model, [research, lookup], checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    assert result["__interrupt__"][0].value["question"] == "Which?"
+    result = run(way, graph, Command(resume="red"), thread())
+    assert_ended(result, "final", model)
+    assert [m.text for m in result["messages"] if m.type == "tool"] == [
+        "The red one.",
+        "Grace is in the book on page 5.",
+    ]
+    assert len(inner_model.requests) == 3
     assert len(model.requests) == 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -240,6 +241,44 @@ def test_no_blocking_call_on_the_loop() -> None:
     """
     done = python_process(code)
     assert done.stdout.strip() == "final final answer", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_process_that_was_forked_runs_graphs_too() -> None:
+    """As servers that load the graph once and fork their workers do."""
+    code = """
+        import os, warnings
+        from langchain_core.messages import AIMessage
+        from taograph import Limits, create_react_graph, tool
+        from taograph.models import ScriptedModel, call
+
+        @tool
+        def look(x: str) -> str:
+            "Look."
+            return x
+
+        @tool
+        async def alook(x: str) -> str:
+            "Look."
+            return x
+
+        def ask():
+            both = AIMessage("", tool_calls=[call("look", {"x": "1"}), call("alook", {"x": "2"})])
+            limits = Limits(seconds=10, reserve_seconds=1)
+            graph = create_react_graph(ScriptedModel(replies=[both, "Done."]), [look, alook], limits=limits)
+            result = graph.invoke({"messages": [("user", "Go.")]})
+            return result["stop"]["reason"], [m.text for m in result["messages"] if m.type == "tool"]
+
+        assert ask() == ("final", ["1", "2"])
+        warnings.simplefilter("ignore")  # newer Pythons warn of forking with threads
+        child = os.fork()
+        if child == 0:
+            print(*ask(), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+    """
+    done = python_process(code)
+    assert done.stdout.strip() == "final ['1', '2']", done.stderr
 
 
 def test_every_state_loads_under_strict_msgpack(tmp_path: Path) -> None:

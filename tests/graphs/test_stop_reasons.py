@@ -190,13 +190,15 @@ def test_cost_limit_that_leaves_nothing_for_a_closing_call(way: Way) -> None:
 
 
 @both_ways
+@pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("kind", ["raises", "unknown", "invalid"])
-def test_tool_errors(way: Way, kind: str) -> None:
+def test_tool_errors(way: Way, kind: str, same: bool) -> None:
+    """Also where it is the same call that fails: that it fails says more than that it is repeated."""
     turn = 0
 
     def reply(messages: list[BaseMessage]) -> AIMessage:
         nonlocal turn
-        turn += 1
+        turn += 0 if same else 1
         wrong = {
             "raises": call("broken", {"name": f"n{turn}"}),
             "unknown": call("nonesuch", {"name": f"n{turn}"}),
