@@ -30,6 +30,8 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOSED | _NO_LINK
 READ = os.O_RDONLY | _CLOSED | _NO_LINK | _NO_WAIT
 """For reading what should be a file: opening a pipe does not wait for its other end."""
+CHANGE = os.O_WRONLY | _CLOSED | _NO_LINK | _NO_WAIT
+"""For writing a file that is there."""
 MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED | _NO_LINK
 """For writing a file that isn't there yet."""
 
@@ -47,7 +49,7 @@ class Folder(Protocol):
         """The entries with what they are, :data:`MOST_ENTRIES` at most."""
 
     def open(self, name: str, flags: int) -> int:
-        """Open a file: :data:`READ` or :data:`MAKE`."""
+        """Open a file: :data:`READ`, :data:`CHANGE` or :data:`MAKE`."""
 
     def make_folder(self, name: str) -> None:
         """Make a folder in it."""

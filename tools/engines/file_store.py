@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from taograph.tools.engines.file_folder import MAKE, MOST_ENTRIES, READ, Folder, entered
+from taograph.tools.engines.file_folder import CHANGE, MAKE, MOST_ENTRIES, READ, Folder, entered
 from taograph.tools.engines.file_names import MAX_DEPTH, FileError, Pattern, is_hidden, split_path
 
 Mode = Literal["create", "overwrite", "append"]
@@ -168,6 +168,8 @@ class FileStore:
                         f'The file {path!r} exists. Choose another name, or use mode="overwrite" or mode="append".'
                     )
                 _check_file(before, path)
+                # What takes its place is a new file, for which rights over the folder would do. Its own count too.
+                os.close(folder.open(name, CHANGE))
             old = b""
             if mode == "append" and before is not None:
                 held = _read(folder, name, path, most)
