@@ -104,7 +104,7 @@ _settings = st.fixed_dictionaries(
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_FIRST_PAUSE", 0.0)
-    set_price("scripted", FlatPrice(1.0, 1.0))
+    set_price("any-script", FlatPrice(1.0, 1.0))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -118,7 +118,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_script_ends(
     script: list[Any], limits: Limits, options: dict[str, Any], recursion_limit: int | None, way: str
 ) -> None:
-    model = ScriptedModel(replies=script, repeat=True, usage=(100, 10) if len(script) % 2 else None)
+    usage = (100, 10) if len(script) % 2 else None
+    model = ScriptedModel(replies=script, repeat=True, usage=usage, model_name="any-script")
     saver = InMemorySaver() if way in ("stream", "thread") else None
     graph = create_react_graph(model, [lookup, broken], limits=limits, checkpointer=saver, **options)
     config: dict[str, Any] = thread()
