@@ -118,7 +118,7 @@ def test_deadline_between_turns(way: Way) -> None:
     assert "0.4 seconds" in result["stop"]["detail"]
     assert result["answer"] == "So far: …"
     assert result["spent"]["seconds"] >= 0.4
-    assert result["stop"]["step"] in (1, 2, 3)
+    assert result["stop"]["step"] <= 3
     second_turn(way, graph, model)
 
 
