@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import BaseTool
 
+from taograph.redaction import redact
 from taograph.tools.engines.mcp_config import MissingSettingError, ServerSpec, full_name, read_config
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _why(failure: BaseException) -> str:
 
     match failure:
         case Lost():
-            return f"{failure.why} (it said: {failure.said})" if failure.said else failure.why
+            return f"{failure.why} (it said: {redact(failure.said)})" if failure.said else failure.why
         case MissingSettingError():
             return str(failure)
         case _:

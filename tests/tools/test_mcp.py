@@ -146,15 +146,25 @@ def test_calls_at_once_and_a_server_that_remembers(opened: Any) -> None:
     assert tools["s_remember"].invoke({}) == "call 9"  # one process, whichever loop asks
 
 
-def test_on_an_event_loop() -> None:
-    async def load_and_call() -> str:
-        tools = await amcp_tools(config(s=odd(listed("echo"))))
+def test_on_an_event_loop_that_must_not_be_blocked() -> None:
+    blockbuster = pytest.importorskip("blockbuster", reason="needs taograph[serve]")
+    failed: dict[str, str] = {}
+
+    async def load_and_call() -> list[Any]:
+        missing = {"command": "no-such-program-4711"}
+        servers = config(a=odd(listed("x")), b=odd(listed("x")), missing=missing, folder={**missing, "cwd": "/none"})
+        tools = await amcp_tools(servers, on_failure=failed.__setitem__)
         try:
-            return str(await tools[0].ainvoke({}))
+            return list(await asyncio.gather(*(tool.ainvoke({}) for tool in tools)))
         finally:
             close_mcp_tools(tools)
 
-    assert asyncio.run(load_and_call()) == '{"name": "echo", "arguments": {}}'
+    with blockbuster.blockbuster_ctx():
+        assert asyncio.run(load_and_call()) == ['{"name": "x", "arguments": {}}'] * 2
+    assert failed == {
+        "missing": "there is no program 'no-such-program-4711'",
+        "folder": "its folder /none does not exist",
+    }
 
 
 @both_ways

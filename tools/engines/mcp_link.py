@@ -333,7 +333,7 @@ def _why(errors: tuple[BaseException, ...], spec: ServerSpec) -> str:
     match error:
         case None | McpError():
             return "it ended" if spec.transport == "stdio" else "the connection ended"
-        case FileNotFoundError() | NotADirectoryError() if spec.cwd is not None and not os.path.isdir(spec.cwd):
+        case FileNotFoundError() | NotADirectoryError() if error.filename == spec.cwd:
             return f"its folder {spec.cwd} does not exist"
         case FileNotFoundError():
             return f"there is no program {spec.command!r}"
