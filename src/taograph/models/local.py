@@ -17,17 +17,16 @@ import httpx
 import openai
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.tool import ToolCallChunk
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai.chat_models.base import OpenAIContextOverflowError
 from pydantic import PrivateAttr, SecretStr
 
 from taograph.folders import cache_folder
 from taograph.graphs.protocols.examples import EXAMPLE_ID
-from taograph.graphs.protocols.recover import may_become_call, split_tool_calls
 from taograph.models.catalog import DEFAULT, Model, find, names
 from taograph.models.endpoint import ChatEndpoint
+from taograph.models.local_calls import Held, offered, with_calls
 from taograph.models.local_grammar import call_grammar
 from taograph.models.local_lease import Lease, LocalServerError, lease_for
 from taograph.models.local_spec import ServerSpec, default_threads
@@ -99,7 +98,7 @@ class LocalChat(ChatEndpoint):
     ) -> ChatResult:
         with _own_errors():
             result = super()._generate(messages, stop, run_manager, **kwargs)
-        return _with_calls(result, _offered(kwargs))
+        return with_calls(result, offered(kwargs))
 
     async def _agenerate(
         self,
@@ -110,7 +109,7 @@ class LocalChat(ChatEndpoint):
     ) -> ChatResult:
         with _own_errors():
             result = await super()._agenerate(messages, stop, run_manager, **kwargs)
-        return _with_calls(result, _offered(kwargs))
+        return with_calls(result, offered(kwargs))
 
     def _stream(
         self,
@@ -119,7 +118,7 @@ class LocalChat(ChatEndpoint):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        held = _Held(_offered(kwargs))
+        held = Held(offered(kwargs))
         with _own_errors():
             for chunk in super()._stream(messages, stop, None, **kwargs):
                 for ready in held.take(chunk):
@@ -138,7 +137,7 @@ class LocalChat(ChatEndpoint):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        held = _Held(_offered(kwargs))
+        held = Held(offered(kwargs))
         with _own_errors():
             async for chunk in super()._astream(messages, stop, None, **kwargs):
                 for ready in held.take(chunk):
@@ -234,91 +233,6 @@ def _linger() -> float:
         return max(0.0, float(named)) if named else 2.0
     except ValueError:
         raise ValueError(f"TAOGRAPH_LOCAL_LINGER={named!r}: give seconds, such as 2 or 600") from None
-
-
-def _offered(kwargs: dict[str, Any]) -> frozenset[str]:
-    """The names of the tools that a request offers."""
-    if kwargs.get("tool_choice") == "none":
-        return frozenset()
-    found = (tool.get("function", {}).get("name") for tool in kwargs.get("tools") or () if isinstance(tool, dict))
-    return frozenset(name for name in found if name)
-
-
-def _with_calls(result: ChatResult, offered: frozenset[str]) -> ChatResult:
-    for generation in result.generations:
-        message = generation.message
-        if not offered or not isinstance(message, AIMessage) or message.tool_calls:
-            continue
-        if isinstance(message.content, str) and (found := split_tool_calls(message.content, offered)):
-            message.content, message.tool_calls = found
-            message.response_metadata["finish_reason"] = "tool_calls"
-    return result
-
-
-class _Held:
-    """The part of a streamed reply that may still become a call."""
-
-    def __init__(self, offered: frozenset[str]) -> None:
-        self._offered = offered
-        self._holding = bool(offered)
-        self._text = ""
-        self._id: str | None = None
-
-    def take(self, chunk: ChatGenerationChunk) -> Iterator[ChatGenerationChunk]:
-        """What can be passed on now that a chunk has come."""
-        message = chunk.message
-        if not self._holding or not isinstance(message, AIMessageChunk) or not isinstance(message.content, str):
-            yield chunk
-            return
-        if message.tool_call_chunks:  # the server reads the calls itself
-            self._holding = False
-            yield from self._as_text()
-            yield chunk
-            return
-        self._id = self._id or message.id
-        self._text += message.content
-        if self._text and not may_become_call(self._text):
-            self._holding = False
-            message.content, self._text = self._text, ""
-            yield ChatGenerationChunk(message=message, generation_info=chunk.generation_info)
-            return
-        ended = bool((chunk.generation_info or {}).get("finish_reason"))
-        if ended:
-            yield from self.rest()
-        # Usage, metadata and the end of the reply are not text: they pass without it.
-        message.content = ""
-        yield ChatGenerationChunk(message=message, generation_info=chunk.generation_info)
-
-    def rest(self) -> Iterator[ChatGenerationChunk]:
-        """The calls that the held text is, or the text."""
-        if not self._holding:
-            return
-        self._holding = False
-        found = split_tool_calls(self._text, self._offered)
-        if not found:
-            yield from self._as_text()
-            return
-        self._text = ""
-        yield _calls_chunk(found[0], found[1], self._id)
-
-    def _as_text(self) -> Iterator[ChatGenerationChunk]:
-        text, self._text = self._text, ""
-        if text:
-            yield ChatGenerationChunk(message=AIMessageChunk(content=text, id=self._id))
-
-
-def _calls_chunk(thought: str, calls: list[Any], id_: str | None) -> ChatGenerationChunk:
-    pieces = [
-        ToolCallChunk(
-            name=call["name"],
-            args=json.dumps(call["args"], ensure_ascii=False),
-            id=call["id"],
-            index=index,
-            type="tool_call_chunk",
-        )
-        for index, call in enumerate(calls)
-    ]
-    return ChatGenerationChunk(message=AIMessageChunk(content=thought, tool_call_chunks=pieces, id=id_))
 
 
 @contextmanager
