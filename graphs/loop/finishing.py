@@ -157,7 +157,10 @@ def _structured(
         except WrongForm as wrong:
             problem = str(wrong)
             session.teller.tell("retry", reason="structured_output", detail=problem)
-        except (Cancelled, TimedOut):
+        except Cancelled as cut:
+            why = f"cancelled before the required form was given: {cut.reason}"
+            return None, _without_structure(stop, why, "cancelled")
+        except TimedOut:
             return None, _without_structure(stop, "no time was left to give the required form", "deadline")
         except GaveUp as failure:
             if len(ways) > 1 and status_of(failure.error) in (400, 422):

@@ -45,7 +45,9 @@ def objection(
         if inspect.isawaitable(said):  # a plain function that hands on what an async one gave it
             said = yield Call(None, lambda: said, session.seconds_left(), TOOL_THREADS)
         return _finding(said)
-    except (Cancelled, TimedOut):
+    except Cancelled:
+        return Finding(note="the answer was not verified: the run was cancelled")
+    except TimedOut:
         return Finding(note="the answer was not verified: no time was left")
     except GaveUp as failure:
         return Finding(note=f"the answer was not verified: {type(failure.error).__name__}")

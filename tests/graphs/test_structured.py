@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -22,7 +23,7 @@ from pydantic import BaseModel, Field, create_model, field_validator
 from support import Way, asks, assert_acceptable, assert_ended, both_ways, lookup, question, run, thread
 from typing_extensions import TypedDict
 
-from taograph import Limits, create_react_graph, stream_steps
+from taograph import Cancellation, Limits, create_react_graph, stream_steps
 from taograph.models import ScriptedModel, call
 
 
@@ -342,6 +343,21 @@ def test_a_model_that_goes_down_before_the_form() -> None:
     result, model = place_run(RuntimeError("gone"))
     assert_ended(result, "model_error", model)
     assert result["structured"] is None
+    assert result["answer"] == "Page 3."
+
+
+def test_a_run_that_is_cancelled_before_the_form_says_so() -> None:
+    with Cancellation() as cancel:
+
+        def stop_now(messages: list[Any]) -> str:
+            cancel.request("enough")
+            time.sleep(1)
+            return "too late"
+
+        model = ScriptedModel(replies=["Page 3.", stop_now])
+        result = create_react_graph(model, [lookup], response_format=Place).invoke(question())
+    assert_ended(result, "cancelled", model)
+    assert "enough" in result["stop"]["detail"]
     assert result["answer"] == "Page 3."
 
 

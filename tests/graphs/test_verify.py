@@ -25,7 +25,7 @@ from support import (
     thread,
 )
 
-from taograph import Context, Limits, create_react_graph, stream_steps
+from taograph import Cancellation, Context, Limits, create_react_graph, stream_steps
 from taograph.graphs.loop.trajectory import Trajectory
 from taograph.models import FlatPrice, ScriptedModel, call, set_price
 
@@ -193,6 +193,19 @@ def test_an_async_check_that_hangs_is_cut_at_the_deadline(way: Way) -> None:
     assert time.monotonic() - begun < 10
     assert_ended(result, "final", model)
     assert "no time was left" in result["stop"]["detail"]
+
+
+def test_a_check_during_which_the_run_is_cancelled() -> None:
+    with Cancellation() as cancel:
+
+        def check(answer: str, trajectory: Trajectory) -> Any:
+            cancel.request("enough")
+            time.sleep(1)
+
+        model = ScriptedModel(replies=["Page 3."])
+        result = create_react_graph(model, [lookup], verify=check).invoke(question())
+    assert result["answer"] == "Page 3."
+    assert "not verified: the run was cancelled" in result["stop"]["detail"]
 
 
 def test_the_objections_of_a_run_do_not_count_for_the_next() -> None:
