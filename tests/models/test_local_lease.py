@@ -164,6 +164,13 @@ def test_a_failed_start_tells_the_end_of_the_log(spec: ServerSpec) -> None:
     assert caught.value.log == failing.file("log")
 
 
+def test_of_an_engines_log_the_errors_are_told(spec: ServerSpec) -> None:
+    script = "print('0.01 I srv loading\\n0.02 E load: bad header\\n0.03 E load: bad header\\n0.04 I bye'); exit(1)"
+    failing = replace(spec, command=(sys.executable, "-c", script))
+    with pytest.raises(LocalServerError, match=r"status 1 \(load: bad header\)\. The whole log: .*\.log"):
+        Lease(failing).record()
+
+
 def test_a_crash_is_named(spec: ServerSpec) -> None:
     crashing = replace(spec, command=(sys.executable, "-c", "import os; os.kill(os.getpid(), 4)"))
     with pytest.raises(LocalServerError, match="SIGILL"):

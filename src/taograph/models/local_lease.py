@@ -7,6 +7,7 @@ noticed by it, and the next call starts another.
 from __future__ import annotations
 
 import atexit
+import re
 import signal
 import socket
 import subprocess
@@ -23,7 +24,8 @@ from taograph.models.local_spec import ALREADY_RUNNING, Record, ServerSpec
 _START_SECONDS = 180.0
 _HANDSHAKE_SECONDS = 5.0
 _TELL_SECONDS = 10.0
-_LOG_LINES = 15
+_ERRORS_TOLD = 3
+_ENGINE_ERROR = re.compile(r"[\d.]+ E (.+)")
 _KEPT_SECONDS = 30 * 86400.0
 
 
@@ -31,14 +33,14 @@ class LocalServerError(RuntimeError):
     """Raised when the server of a local model cannot be started.
 
     Attributes:
-        log: The server's log file; the message ends with its last lines.
+        log: The server's log file, which the message names, with what it says of the cause.
     """
 
     def __init__(self, why: str, log: Path | None = None) -> None:
         """Say it."""
         self.log = log
-        tail = _tail(log) if log else ""
-        super().__init__(f"the local model's server did not start: {why}" + (f"\n{tail}" if tail else ""))
+        told = f" ({_cause(log)}). The whole log: {log}" if log else ""
+        super().__init__(f"the local model's server did not start: {why}{told}")
 
 
 class Lease:
@@ -221,9 +223,11 @@ def _ended(status: int) -> str:
     return f"its process ended with status {status}"
 
 
-def _tail(log: Path) -> str:
+def _cause(log: Path) -> str:
+    """The first errors of the engine, else the last line: of a traceback, the exception."""
     try:
-        lines = log.read_text("utf-8", "replace").splitlines()
+        lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     except OSError:
-        return ""
-    return "\n".join([f"The end of {log}:", *lines[-_LOG_LINES:]]) if lines else ""
+        lines = []
+    errors = dict.fromkeys(found[1] for line in lines if (found := _ENGINE_ERROR.match(line)))
+    return "; ".join(list(errors)[:_ERRORS_TOLD] or lines[-1:]) or "the log is empty"
