@@ -18,6 +18,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import interrupt
 from support import (
     Counting,
     Way,
@@ -352,6 +353,29 @@ def test_a_crashed_run_can_also_be_taken_up() -> None:
     result = graph.invoke(None, thread())
     assert_ended(result, "final", model)
     assert result["answer"] == "Done."
+
+
+@both_ways
+def test_a_thread_that_waits_for_a_person_goes_on_with_a_new_question_instead(way: Way) -> None:
+    @tool(effects="none")
+    def ask_boss(what: str) -> str:
+        """Ask the boss.
+
+        Args:
+            what: The question.
+        """
+        return str(interrupt(what))
+
+    both = asks("Ada", call("ask_boss", {"what": "May I?"}))
+    model = ScriptedModel(replies=[both, "Page 3.", "As you like."])
+    graph = create_react_graph(model, [lookup, ask_boss], checkpointer=InMemorySaver())
+    waiting = run(way, graph, question(), thread())
+    assert "__interrupt__" in waiting
+    result = run(way, graph, question("Never mind. And Bo?"), thread())
+    assert_ended(result, "final")
+    assert "__interrupt__" not in result
+    assert_acceptable(model.requests[-1].messages)
+    assert result["stop"]["step"] == 1
 
 
 def test_a_cancelled_run_leaves_a_thread_that_goes_on() -> None:
