@@ -216,6 +216,7 @@ class Turn:
         session, run = self.session, self.session.run
         run["unusable"] += 1
         run["refused"] = dict(reply.refused)
+        self._tell_thought(reply.message)
         if reply.message.tool_calls or reply.text:
             session.messages.append(reply.message)
         reason: StopReason = "empty_output" if reply.kind == "empty" else "malformed_output"
@@ -227,7 +228,6 @@ class Turn:
             return self._stop(reason, f"{what}, {run['unusable']} times in a row")
         if reply.message.tool_calls:
             # What is wrong with a call is told as its observation.
-            self._tell_thought(reply.message)
             session.teller.tell("retry", reason=reason, detail=what)
             if self.room < _FOR_ACT:
                 self._close_calls(prompts.BROKEN)

@@ -75,6 +75,12 @@ def test_an_empty_reply_is_told() -> None:
     assert [(e["reason"], e["step"]) for e in events if e["type"] == "retry"] == [("empty_output", 1)]
 
 
+def test_a_reply_of_nothing_but_a_thought_has_its_thought_told() -> None:
+    model = ScriptedModel(replies=[EMPTY["only reasoning"], EMPTY["only a think part"], "Page 3."])
+    events = list(stream_steps(create_react_graph(model, [lookup]), question()))
+    assert [e["text"] for e in events if e["type"] == "thought"] == ["Let me think."] * 2
+
+
 def test_empty_replies_with_work_between_do_not_add_up() -> None:
     replies = ["", "", asks("Ada"), "", "", asks("Bo"), "", "Done."]
     model = ScriptedModel(replies=replies)
