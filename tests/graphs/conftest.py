@@ -1,4 +1,4 @@
-"""Makes the helpers beside the test folders importable; the two ways to stream."""
+"""Makes the helpers beside the test folders importable; the two ways to stream; servers over real HTTP."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from http_support import serve  # noqa: F401 - a fixture
 from stream_support import Streams, acollect, collect
 
 

@@ -6,8 +6,6 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -34,7 +32,7 @@ from support import (
 )
 
 from taograph import Cancellation, create_react_graph, stream_steps, tool
-from taograph.graphs.loop.repair import NO_RESULT, is_sound, repair
+from taograph.graphs.loop.repair import NO_RESULT, repair
 from taograph.models import ScriptedModel, call
 
 ADA = call("lookup", {"name": "Ada"}, id="call_1")
@@ -437,82 +435,3 @@ def test_examples_stand_behind_the_system_prompt_and_before_the_conversation() -
     example = [("user", "Where is Bo?"), AIMessage("", tool_calls=[ADA]), result_of("call_1"), ("ai", "Page 2.")]
     _, model = answered([user()], examples=example, system_prompt="Be brief.")
     assert [m.type for m in model.requests[0].messages] == ["system", "human", "ai", "tool", "ai", "human"]
-
-
-# --- at random ---------------------------------------------------------------------------------------------
-
-_ids = st.sampled_from(["a", "b", "c", "d e", "", "x" * 70])
-_texts = st.sampled_from(["", " ", "one", "two\nlines", "drei – ünï"])
-_blocks = st.one_of(
-    _texts.map(lambda t: {"type": "text", "text": t}),
-    st.just({"type": "reasoning", "reasoning": "hm"}),
-    st.just({"type": "refusal", "refusal": "no"}),
-    _ids.map(lambda i: {"type": "tool_use", "id": i, "name": "lookup", "input": {}}),
-    st.just({"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}),
-)
-_content = st.one_of(_texts, st.lists(_blocks, max_size=3))
-_calls = st.builds(
-    lambda name, args, i: {"name": name, "args": args, "id": i, "type": "tool_call"},
-    st.sampled_from(["lookup", "", "look it up", "x.y", "n" * 80]),
-    st.dictionaries(st.sampled_from("ab"), st.one_of(st.integers(), st.text(max_size=3), st.none()), max_size=2),
-    st.one_of(st.none(), _ids),
-)
-_broken = st.builds(
-    lambda name, i: invalid_tool_call(name=name, args="{", id=i, error="broken"),
-    st.sampled_from([None, "lookup", "x y"]),
-    st.one_of(st.none(), _ids),
-)
-_extras = st.sampled_from([{}, {"refusal": "no"}, {"function_call": {"name": "f", "arguments": "{}"}}])
-_replies = st.builds(
-    lambda content, calls, broken, extra: AIMessage(
-        content=content, tool_calls=calls, invalid_tool_calls=broken, additional_kwargs=extra
-    ),
-    _content,
-    st.lists(_calls, max_size=3),
-    st.lists(_broken, max_size=1),
-    _extras,
-)
-_results = st.builds(
-    lambda content, i, status: ToolMessage(content, tool_call_id=i, name="lookup", status=status),
-    _texts,
-    _ids,
-    st.sampled_from(["success", "error"]),
-)
-_histories = st.lists(
-    st.one_of(_content.map(HumanMessage), _replies, _replies, _results, _results, _texts.map(SystemMessage)),
-    max_size=10,
-)
-
-
-@settings(max_examples=400, deadline=None)
-@given(_histories)
-def test_any_history_is_made_acceptable_and_says_what_it_said(messages: list[AnyMessage]) -> None:
-    before = [m.model_copy(deep=True) for m in messages]
-    made = repair(messages, {"lookup"})
-    assert messages == before
-    assert_acceptable(made)
-    assert is_sound(made, {"lookup"})
-    sent = "\n".join(texts(made))
-    for text in filter(None, (t.strip() for t in texts(messages))):
-        assert text in sent
-    assert repair(made, {"lookup"}) == made
-
-
-@settings(max_examples=400, deadline=None)
-@given(_histories)
-def test_sound_means_acceptable(messages: list[AnyMessage]) -> None:
-    if is_sound(messages):
-        assert_acceptable(messages)
-        assert repair(messages) == messages
-    else:
-        assert repair(messages) != messages, "what is refused is also changed"
-
-
-@settings(max_examples=60, deadline=None)
-@given(_histories)
-def test_a_run_on_any_history_ends_with_an_answer(messages: list[AnyMessage]) -> None:
-    model = ScriptedModel(replies=[asks("Ada"), "Page 3."])
-    graph = create_react_graph(model, [lookup])
-    result = graph.invoke({"messages": [*messages, HumanMessage("Where is Ada?")]})
-    assert_ended(result, "final", model)
-    assert result["spent"]["model_calls"] == 2
