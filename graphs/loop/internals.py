@@ -95,6 +95,15 @@ def invocation_of(config: RunnableConfig) -> object:
     return runtime_of(config).control
 
 
+def _asks(tool: BaseTool) -> bool:
+    """Whether a tool asks the graph for state, store or runtime."""
+    try:
+        asked = _get_all_injected_args(tool)
+    except (TypeError, NameError):  # no function whose hints can be read, such as a partial: nothing is asked there
+        return False
+    return bool(asked.state or asked.store or asked.runtime)
+
+
 class Injector:
     """Supplies the arguments of tools that ask the graph for state, store or runtime.
 
@@ -103,12 +112,9 @@ class Injector:
     """
 
     def __init__(self, tools: list[BaseTool]) -> None:
-        self._asking = {
-            tool.name
-            for tool in tools
-            if (asked := _get_all_injected_args(tool)) and (asked.state or asked.store or asked.runtime)
-        }
-        self._node = ToolNode(tools) if self._asking else None
+        asking = [tool for tool in tools if _asks(tool)]
+        self._asking = {tool.name for tool in asking}
+        self._node = ToolNode(asking) if asking else None
 
     def needed_by(self, name: str) -> bool:
         """Whether a tool asks for anything."""
