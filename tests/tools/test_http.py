@@ -151,6 +151,7 @@ def test_a_reply_may_mean_try_again(service: Service) -> None:
         ("soon", None, None),
         ("-3", None, None),
     ],
+    ids=["seconds", "date", "past date", "words", "negative"],  # the date is another one in every process
 )
 def test_retry_after_is_read(service: Service, said: str, least: float | None, most: float | None) -> None:
     service.fail(Answer(status=403, headers={"Retry-After": said}))
