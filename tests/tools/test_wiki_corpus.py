@@ -113,7 +113,7 @@ def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, lines: str, says: str
 
 
 @pytest.mark.parametrize(
-    "content", [gzip.compress(b'{"title": "A", "text": "x"}\n' * 99)[:40], b"no gzip", b"\x1f\x8b"]
+    "content", [gzip.compress(b'{"title": "A", "text": "x"}\n' * 99, mtime=0)[:40], b"no gzip", b"\x1f\x8b"]
 )
 def test_a_broken_archive_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.jsonl.gz"
