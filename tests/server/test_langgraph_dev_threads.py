@@ -180,4 +180,4 @@ async def test_a_client_that_leaves_ends_the_model_call(client: LangGraphClient)
                 break
         await stream.aclose()
         await until(fake.left)
-        assert fake.left()
+        assert fake.left.is_set()
