@@ -28,7 +28,7 @@ from taograph.tools.catalog import default_tools
 
 def create_react_graph(
     model: str | BaseChatModel | None,
-    tools: Sequence[BaseTool | Callable[..., Any]] = (),
+    tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
     *,
     system_prompt: str | SystemMessage | None = None,
     protocol: Protocol = "auto",
@@ -48,7 +48,7 @@ def create_react_graph(
     Args:
         model: A chat model, its name ("openai:gpt-5-mini", "local", "http://host:port/v1#name"), or None: then
             each run takes it from its ``Context``, or from what the environment configures.
-        tools: Functions, LangChain tools or MCP tools.
+        tools: Functions, LangChain tools or MCP tools; None is none.
         system_prompt: Instructions that stand before the conversation.
         protocol: "native" for function calling; "auto" is the same until the text protocol is built.
         examples: Worked examples as real turns: messages, or lists of messages. A small local model is given
@@ -72,7 +72,7 @@ def create_react_graph(
     """
     agent = make_agent(
         model,
-        tools,
+        tools or (),
         system_prompt=system_prompt,
         protocol=protocol,
         examples=examples,

@@ -75,8 +75,9 @@ class Bound:
 
     Attributes:
         given: The model as it was given.
-        model: The model alone, as it is asked for a closing answer.
+        model: The model alone.
         acting: The model with the tools.
+        closing: The model as it is asked for a closing answer, without calls.
         examples: Worked examples that stand before the conversation.
         name: Its name, for events.
     """
@@ -84,6 +85,7 @@ class Bound:
     given: BaseChatModel
     model: BaseChatModel
     acting: Runnable[Any, Any]
+    closing: Runnable[Any, Any]
     examples: tuple[AnyMessage, ...]
     name: str
 
@@ -100,23 +102,27 @@ class Bound:
             ValueError: The model cannot be given tools.
         """
         model = safe_across_loops(given)
+        small = bool(getattr(model, "worked_examples", False))
         acting: Runnable[Any, Any] = model
+        closing: Runnable[Any, Any] = model
         if agent.tools:
             try:
                 acting = model.bind_tools(list(agent.tools))
+                if small:  # a prompt that begins as the others did is not read anew, which takes it half a minute
+                    closing = model.bind_tools(list(agent.tools), tool_choice="none")
             except NotImplementedError:
                 raise ValueError(
                     f"model {model_name(model) or type(model).__name__} cannot be given tools: its class has no "
                     "bind_tools. Use a model with function calling"
                 ) from None
         examples = agent.examples
-        if not examples and getattr(model, "worked_examples", False):
+        if not examples and small:
             from taograph.graphs.protocols.examples import worked_examples
 
             examples = tuple(worked_examples(agent.tools))
         name = model_name(model) or type(model).__name__
         price_of(model)  # reads the tables here, where files may be read, and not on an event loop later
-        return cls(given, model, acting, examples, name)
+        return cls(given, model, acting, closing, examples, name)
 
 
 def make_agent(

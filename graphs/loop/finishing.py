@@ -26,6 +26,7 @@ from taograph.graphs.protocols.recover import recover_tool_calls
 from taograph.models.failures import status_of
 
 _SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600
+_ECHO_CHARS = 24
 
 
 def finish(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, Any]]]:
@@ -125,17 +126,24 @@ def _closing(session: Session, messages: Sequence[AnyMessage], stop: Stop) -> St
     instruction = feedback(prompts.CLOSING.format(why=stop["detail"]), "closing")
     reserve = session.limits.reserve_seconds
     try:
-        reply = yield from session.ask_to_fit(session.bound.model, [*messages, instruction], reserve=reserve)
+        reply = yield from session.ask_to_fit(session.bound.closing, [*messages, instruction], reserve=reserve)
     except (Cancelled, TimedOut):
         return None
     except GaveUp as failure:
         session.teller.tell("retry", reason="model_error", detail=f"no closing answer: {failure.words}")
         return None
     text = text_of(reply)
-    if not text or recover_tool_calls(text, session.agent.by_name):  # a call written as text answers nothing
+    # A call written as text answers nothing, nor does our own instruction, which small models say again.
+    if not text or recover_tool_calls(text, session.agent.by_name) or _repeats(text, str(instruction.content)):
         return None
     session.messages += [instruction, without_calls(reply, text)]
     return text
+
+
+def _repeats(text: str, instruction: str) -> bool:
+    """Whether a reply begins with the instruction that it should follow."""
+    said, told = (" ".join(one.split()).lower() for one in (text, instruction))
+    return told.startswith(said[:_ECHO_CHARS].rstrip(".")) and len(said) >= _ECHO_CHARS // 2
 
 
 def _structured(

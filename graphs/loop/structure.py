@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_origin
+from types import UnionType
+from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from taograph.graphs.protocols.acceptable import safe_name, storable
 from taograph.graphs.protocols.native import text_of
@@ -85,7 +88,7 @@ def read_structure(form: Any) -> Structure:
     if not isinstance(form, type) and get_origin(form) is None:
         raise ValueError(f"response_format={form!r}: give a Pydantic model, a TypedDict, a dataclass or a JSON Schema")
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(form)
+        adapter: TypeAdapter[Any] = TypeAdapter(_readable(form))
         schema = adapter.json_schema()
     except Exception as error:
         raise ValueError(
@@ -108,6 +111,36 @@ def read_structure(form: Any) -> Structure:
     if isinstance(form, type) and issubclass(form, BaseModel) and form.__doc__:
         schema = {**schema, "description": schema.get("description") or form.__doc__}
     return Structure(safe_name(str(getattr(form, "__name__", "Answer"))), schema, validate)
+
+
+def _readable(form: Any) -> Any:
+    """A form that Pydantic reads: it wants the ``TypedDict`` of typing_extensions where Python is older than 3.12."""
+    return form if sys.version_info >= (3, 12) else _rebuilt(form)
+
+
+def _rebuilt(form: Any) -> Any:
+    """A type with every ``typing.TypedDict`` in it made anew; one that holds itself stays refused."""
+    if is_typeddict(form):
+        try:
+            hints = get_type_hints(form, include_extras=True)
+            fields = {name: _field(hint, name in form.__required_keys__) for name, hint in hints.items()}
+        except (NameError, RecursionError):
+            return form
+        made: Any = TypedDict(form.__name__, fields)  # type: ignore[operator]
+        made.__doc__, made.__module__ = form.__doc__, form.__module__
+        return made
+    origin, held = get_origin(form), get_args(form)
+    parts = tuple(_rebuilt(part) if origin is not Literal else part for part in held)
+    if all(new is old for new, old in zip(parts, held, strict=True)):
+        return form
+    return Union[parts] if origin is UnionType else origin[parts]  # noqa: UP007 - made at run time
+
+
+def _field(hint: Any, required: bool) -> Any:
+    if get_origin(hint) in (Required, NotRequired):
+        required, hint = get_origin(hint) is Required, get_args(hint)[0]
+    made = _rebuilt(hint)
+    return made if required else NotRequired[made]
 
 
 def _from_json_schema(form: Mapping[str, Any]) -> Structure:

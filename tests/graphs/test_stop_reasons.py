@@ -403,3 +403,14 @@ def test_answers_differ_from_run_to_run(way: Way) -> None:
             model = ScriptedModel(replies=[asks(name), error])
             answers.add(run(way, create_react_graph(model, [lookup]), question())["answer"])
     assert len(answers) == 4
+
+
+@both_ways
+def test_a_model_that_says_the_closing_instruction_again_has_not_answered(way: Way) -> None:
+    model = ScriptedModel(
+        replies=[asks(call("lookup", {"name": "Ohm"})), lambda messages: f"{str(messages[-1].content)[:60]}."]
+    )
+    result = run(way, create_react_graph(model, [lookup], limits=Limits(steps=1)), question())
+    assert result["stop"]["reason"] == "step_limit"
+    assert "The run ends here" not in result["answer"]
+    assert "Ohm is in the book on page 3." in result["answer"]
