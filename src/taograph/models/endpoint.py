@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import openai
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
+from pydantic import PrivateAttr
+
+
+class NoStreamError(ConnectionError):
+    """A request for a stream was answered with something else; the next one asks for the whole reply."""
+
+    def __init__(self) -> None:
+        super().__init__("the server sent nothing as a stream; asking for the whole reply")
+
 
 _FIELDS = ("reasoning_content", "reasoning")
 
@@ -18,12 +31,67 @@ class ChatEndpoint(ChatOpenAI):
     Many servers (vLLM, llama.cpp, DeepSeek and others) put a model's reasoning in a field of the message
     that is not OpenAI's own, and ``ChatOpenAI`` drops it. Here it stands in
     ``additional_kwargs["reasoning_content"]``, as the DeepSeek integration of LangChain has it.
+
+    A server that answers a request for a stream with the whole reply, as plain JSON, is asked without a stream from
+    then on: the client finds nothing in such a stream. The next call is the loop's to make, which counts it.
     """
+
+    _streams: bool = PrivateAttr(default=True)
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
         """Not: LangChain would look for the class among its own."""
         return False
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        if self._streams:
+            found = False
+            for chunk in super()._stream(messages, stop, run_manager, **kwargs):
+                found = True
+                yield chunk
+            if found:
+                return
+            self._streams = False
+            raise NoStreamError
+        try:
+            whole = _whole(self._generate(messages, stop, None, **_unstreamed(kwargs)))
+        except BaseException:
+            self._streams = True  # that was not the reason
+            raise
+        if run_manager:
+            run_manager.on_llm_new_token(whole.text, chunk=whole)
+        yield whole
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        if self._streams:
+            found = False
+            async for chunk in super()._astream(messages, stop, run_manager, **kwargs):
+                found = True
+                yield chunk
+            if found:
+                return
+            self._streams = False
+            raise NoStreamError
+        try:
+            whole = _whole(await self._agenerate(messages, stop, None, **_unstreamed(kwargs)))
+        except BaseException:
+            self._streams = True  # that was not the reason
+            raise
+        if run_manager:
+            await run_manager.on_llm_new_token(whole.text, chunk=whole)
+        yield whole
 
     def _create_chat_result(
         self, response: dict[str, Any] | openai.BaseModel, generation_info: dict[str, Any] | None = None
@@ -56,3 +124,31 @@ def _reasoning(message: dict[str, Any] | None) -> str:
         if isinstance(value, str) and value:
             return value
     return ""
+
+
+def _unstreamed(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in ("stream", "stream_usage", "stream_options")}
+
+
+def _whole(result: ChatResult) -> ChatGenerationChunk:
+    """A whole reply as the only piece of a stream."""
+    made = result.generations[0]
+    message = made.message
+    if not isinstance(message, AIMessage):
+        raise TypeError(f"a chat model gave a {type(message).__name__}")
+    said = [(c["name"], json.dumps(c["args"]), c["id"]) for c in message.tool_calls]
+    said += [(c["name"] or "", c["args"] or "", c["id"]) for c in message.invalid_tool_calls]
+    return ChatGenerationChunk(
+        message=AIMessageChunk(
+            content=message.content,
+            id=message.id,
+            tool_call_chunks=[
+                tool_call_chunk(name=name, args=args, id=id, index=index) for index, (name, args, id) in enumerate(said)
+            ],
+            additional_kwargs=message.additional_kwargs,
+            response_metadata=message.response_metadata,
+            usage_metadata=message.usage_metadata,
+            chunk_position="last",
+        ),
+        generation_info=made.generation_info,
+    )
