@@ -126,7 +126,8 @@ def _rebuilt(form: Any) -> Any:
             fields = {name: _field(hint, name in form.__required_keys__) for name, hint in hints.items()}
         except (NameError, RecursionError):
             return form
-        made: Any = TypedDict(form.__name__, fields)  # type: ignore[operator]
+        make: Any = TypedDict  # for the type checker, the fields would have to be written out
+        made = make(form.__name__, fields)
         made.__doc__, made.__module__ = form.__doc__, form.__module__
         return made
     origin, held = get_origin(form), get_args(form)

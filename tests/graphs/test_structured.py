@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
+from typing import TypedDict as PlainTypedDict  # noqa: TID251 - what many users have
 
 import pytest
 from fake_openai_server import Fail, FakeOpenAI, Reply
@@ -445,3 +446,35 @@ def test_what_is_stored_survives_the_strict_reading_of_checkpoints(tmp_path: Pat
     assert given == stored == {"name": "Mon", "mood": "good"}
     assert stop["reason"] == "final"
     assert calls == 2
+
+
+class Leg(PlainTypedDict):
+    """A part of a trip."""
+
+    to: Annotated[str, Field(min_length=2)]
+    by: Literal["rail", "road"]
+
+
+class Trip(PlainTypedDict):
+    """A trip."""
+
+    legs: list[Leg]
+    first: Leg | None
+    note: NotRequired[str]
+
+
+def test_the_typed_dict_of_the_standard_library_will_do_on_every_python() -> None:
+    good = {"legs": [{"to": "Oslo", "by": "rail"}], "first": None}
+    replies = ["By rail.", {"legs": [{"to": "O", "by": "sea"}], "first": None}, good]
+    model = ScriptedModel(
+        replies=[r if isinstance(r, str) else AIMessage("", tool_calls=[call("Trip", r)]) for r in replies]
+    )
+    result = create_react_graph(model, [], response_format=Trip).invoke(question())
+    assert result["structured"] == good
+    assert result["stop"]["reason"] == "final"
+    told = str(model.requests[-1].messages[-1].content)
+    assert "legs.0.to" in told
+    assert "legs.0.by" in told
+    described = model.requests[1].options["tools"][0]["function"]
+    assert described["description"] == "A trip."
+    assert described["parameters"]["required"] == ["legs", "first"]
