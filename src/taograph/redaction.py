@@ -15,6 +15,8 @@ _SHAPES = re.compile(
     # By their prefix. A digit or a star (a key that was masked) tells a key from "sk-learn" or "hf-internal-testing".
     r"\b(?:sk|pk|rk)-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{8,}"
     r"|\b(?:sk|pk|rk)-[A-Za-z]{16,}"
+    r"|\bsk-(?:proj|svcacct|admin|ant|or)-[A-Za-z0-9_*-]{16,}"
+    r"|\bhf_[A-Za-z]{30,}"  # many of these have no digit
     r"|\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9*]{8,}"
     r"|\b(?:gsk|gh[oprsu]|github_pat|lsv2|hf|npm|r8)_(?=[A-Za-z0-9_*]{0,60}[0-9*])[A-Za-z0-9_*]{16,}"
     r"|\b(?:xai|glpat|tvly|pplx|nvapi|xox[abeprs])-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{10,}"

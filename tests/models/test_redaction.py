@@ -33,6 +33,8 @@ KEYS = [
     "github_pat_11ABCDEFG0123456789_abcdefghijklmnop",
     "glpat-0123456789abcdefABCD",
     "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345",
+    "hf_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh",
+    "sk-proj-AbCdEfGhIjKlMnOpQrStUv",
     "xoxb-012345678901-abcdefABCDEF",
     "tvly-dev-0123456789abcdef",
     "AKIAIOSFODNN7EXAMPLE",
