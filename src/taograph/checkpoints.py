@@ -39,6 +39,8 @@ async def aopen(url: str) -> AsyncIterator[BaseCheckpointSaver[str]]:
 
 def _sqlite_path(url: str) -> str:
     parts = urlsplit(url)
+    if parts.scheme == "sqlite" and not url.lower().startswith("sqlite://"):
+        raise ValueError(f"checkpoints: {url!r}: write sqlite:///path, with four slashes for an absolute path")
     if parts.scheme != "sqlite" or parts.netloc:
         raise ValueError(
             f"checkpoints: {parts.scheme or url!r} URLs are not supported yet; write sqlite:///path, with four "

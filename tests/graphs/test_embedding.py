@@ -25,7 +25,7 @@ from support import (
 )
 from typing_extensions import TypedDict
 
-from taograph import Limits, create_react_graph, tool
+from taograph import Limits, checkpoints, create_react_graph, tool
 from taograph.models import ScriptedModel, call
 from taograph.tools.person import ask_person
 
@@ -243,3 +243,14 @@ def test_a_tool_may_hand_over_to_the_larger_graph(way: Way) -> None:
     )
     result = run(way, outer, question())
     assert result["messages"][-1].text == "A person here."
+
+
+def test_no_tools_may_be_written_as_none() -> None:
+    result = create_react_graph(ScriptedModel(replies=["Hello."]), None).invoke(question())
+    assert result["answer"] == "Hello."
+
+
+@pytest.mark.parametrize("url", ["sqlite:runs.db", "sqlite:/runs.db", "runs.db", "mysql://db/runs"])
+def test_a_checkpointer_is_opened_from_no_other_url(url: str) -> None:
+    with pytest.raises(ValueError, match="sqlite:///path"), checkpoints.open(url):
+        pass
