@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from example import Options, says, seen, serve, show
+from example import Options, says, seen, serve, show, worked
 
-from taograph import Limits, create_react_graph
+from taograph import create_react_graph
 from taograph.tools.open_page import open_page_tool
 from taograph.tools.web_search import SearchResult, web_search_tool
 
@@ -62,8 +62,9 @@ def main() -> None:
             host = stack.enter_context(serve(lambda path, _: PAGES.get(path)))
             # Pages of this machine are refused unless they are named.
             tools = [web_search_tool(lambda *words: find(host, *words)), open_page_tool(allow_private=[host])]
-        graph = create_react_graph(model, tools, system_prompt=SYSTEM, require=["open_page"], limits=Limits(steps=6))
-        show(graph, {"messages": [("user", asked.question)]}, by=asked.model)
+        examples = worked("company_research", tools)
+        graph = create_react_graph(model, tools, system_prompt=SYSTEM, examples=examples, require=["open_page"])
+        show(graph, {"messages": [("user", asked.question)]}, by=model)
 
 
 if __name__ == "__main__":

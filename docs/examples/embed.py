@@ -40,7 +40,8 @@ def main() -> None:
     """Build the larger graph, run it, and show its events and its final state."""
     options = Options(__doc__, QUESTION)
     asked = options.parse_args()
-    loop = create_react_graph(options.model(asked, SCRIPT), [calculator], limits=Limits(steps=5), name="discount")
+    model = options.model(asked, SCRIPT)
+    loop = create_react_graph(model, [calculator], limits=Limits(steps=5), name="discount")
 
     def work_out(state: Order, config: RunnableConfig) -> Order:
         # The config carries the larger graph's stream, checkpoints and traces into the loop.
@@ -60,7 +61,7 @@ def main() -> None:
         .compile(checkpointer=InMemorySaver())
     )
     config: RunnableConfig = {"configurable": {"thread_id": "order 7"}}
-    show(graph, {"customer": "Ms. Sample", "question": asked.question}, config, by=asked.model)
+    show(graph, {"customer": "Ms. Sample", "question": asked.question}, config, by=model)
     print("Letter:", graph.get_state(config).values["letter"])
 
 

@@ -9,18 +9,23 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph
 
 from taograph import stream_steps
 from taograph.models import ScriptedModel, call, resolve
+from taograph.tools.policy import policy_of
+from taograph.tools.results import frame
 
 SCRIPTED = "scripted"
+HERE = Path(__file__).parent
 
 
 class Options(argparse.ArgumentParser):
@@ -50,6 +55,25 @@ class Options(argparse.ArgumentParser):
             self.error(str(error))
 
 
+def worked(name: str, tools: Sequence[BaseTool]) -> list[BaseMessage]:
+    """Worked examples from ``data/worked``, as turns that have happened, for models that learn from these alone.
+
+    Those that the tools carry are of one call each. These show a course of several, and each observation as a run
+    would show it.
+    """
+    outside = {tool.name for tool in tools if not policy_of(tool).trusted}
+    messages: list[BaseMessage] = []
+    for example in json.loads((HERE / "data" / "worked" / f"{name}.json").read_text("utf-8")):
+        messages.append(HumanMessage(example["question"]))
+        for step in example["steps"]:
+            tool, text = step["tool"], step["observation"]
+            made = call(tool, step["args"], id=f"example_{len(messages)}")
+            shown = frame(text, tool) if tool in outside else text
+            messages += [AIMessage("", tool_calls=[made]), ToolMessage(shown, tool_call_id=made["id"], name=tool)]
+        messages.append(AIMessage(example["answer"]))
+    return messages
+
+
 def says(thought: str, tool: str, **args: Any) -> AIMessage:
     """A scripted reply: a thought and an action."""
     return AIMessage(thought, tool_calls=[call(tool, args)])
@@ -64,7 +88,11 @@ def seen(messages: Sequence[BaseMessage], pattern: str) -> tuple[str, ...]:
 
 
 def show(
-    graph: CompiledStateGraph[Any, Any, Any, Any], given: Any, config: RunnableConfig | None = None, *, by: str
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    given: Any,
+    config: RunnableConfig | None = None,
+    *,
+    by: BaseChatModel,
 ) -> dict[str, Any]:
     """Run a graph and print what happens, as it happens.
 
@@ -72,17 +100,17 @@ def show(
         graph: One of taograph's, or a larger one with one in it.
         given: What it takes.
         config: As the graph's own.
-        by: The model as it was asked for, to stand beside its answer.
+        by: The model, to stand beside its answer.
 
     Returns:
         The questions to a person that the run waits for, by the id that ``Command(resume={id: answer})`` takes.
     """
-    waiting = {}
+    waiting, named = {}, str(getattr(by, "model_name", by.get_name()))
     for event in stream_steps(graph, given, config):
         if event["type"] == "child":
-            tell(event["event"], by, f"[{'/'.join(event['path'])}] ")
+            tell(event["event"], named, f"[{'/'.join(event['path'])}] ")
         else:
-            tell(event, by)
+            tell(event, named)
         if event["type"] == "approval":
             waiting[event["id"]] = event["value"]
     return waiting

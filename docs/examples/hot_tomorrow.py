@@ -43,7 +43,11 @@ def made_up(path: str, asked: dict[str, str]) -> dict[str, Any]:
         highs = [32 + high * 9 / 5 for high in highs]
     days = slice(int(asked["forecast_days"]))
     daily: dict[str, list[Any]] = {name: [None, None][days] for name in asked["daily"].split(",")}
-    daily |= {"time": ["2026-07-04", "2026-07-05"][days], "temperature_2m_max": highs[days]}
+    daily |= {
+        "time": ["2026-07-04", "2026-07-05"][days],
+        "temperature_2m_max": highs[days],
+        "weather_code": [1, 0][days],
+    }
     return {"timezone": "UTC", "current": {"time": "2026-07-04T09:15", "weather_code": 0}, "daily": daily}
 
 
@@ -60,7 +64,7 @@ def main() -> None:
             host = stack.enter_context(serve(made_up))
             tool = weather_tool(geocoding_url=f"http://{host}/search", forecast_url=f"http://{host}/forecast")
         graph = create_react_graph(model, [tool], limits=Limits(steps=5), require=["weather"])
-        show(graph, {"messages": [("user", asked.question)]}, by=asked.model)
+        show(graph, {"messages": [("user", asked.question)]}, by=model)
 
 
 if __name__ == "__main__":

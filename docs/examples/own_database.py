@@ -15,9 +15,9 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from example import Options, says, seen, show
+from example import Options, says, seen, show, worked
 
-from taograph import Limits, create_react_graph
+from taograph import create_react_graph
 from taograph.tools.sql import sql_tools
 
 QUESTION = "Which product brought in the most money in March 2026, and how much?"
@@ -46,8 +46,8 @@ def main() -> None:
             tools = sql_tools(asked.url or f"sqlite:///{shop}")
         except ValueError as error:
             options.error(str(error))
-        graph = create_react_graph(model, tools, limits=Limits(steps=8), require=["sql_query"])
-        show(graph, {"messages": [("user", asked.question)]}, by=asked.model)
+        graph = create_react_graph(model, tools, examples=worked("own_database", tools), require=["sql_query"])
+        show(graph, {"messages": [("user", asked.question)]}, by=model)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from example import Options, says, seen, show, word_of_a_person
+from example import Options, says, seen, show, word_of_a_person, worked
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -24,12 +24,8 @@ from taograph import create_react_graph, tool
 from taograph.tools.documents import document_tools
 
 FOLDER = Path(__file__).with_name("data") / "support"
-QUESTION = (
-    "Triage ticket 1042: find the article that fits it, and write a ticket for the team which that article names."
-)
-SYSTEM = (
-    "You triage support tickets. Read the ticket (tickets/NUMBER.md), search the articles, then act by the article."
-)
+QUESTION = "Triage ticket 1042: find the article that fits it, and write a ticket for the team that it names."
+SYSTEM = "You triage support tickets. Read the ticket (tickets/NUMBER.md), search the articles, then act by them."
 THREAD: RunnableConfig = {"configurable": {"thread_id": "triage"}}
 SCRIPT = [
     says("I read the ticket first.", "open_document", document="tickets/1042.md"),
@@ -76,11 +72,12 @@ def main() -> None:
     model = options.model(asked, SCRIPT)
     with tempfile.TemporaryDirectory() as out:
         tools = [*document_tools(FOLDER), writing(Path(out))]
-        graph = create_react_graph(model, tools, system_prompt=SYSTEM, checkpointer=InMemorySaver())
-        waiting = show(graph, {"messages": [("user", asked.question)]}, THREAD, by=asked.model)
+        examples = worked("support_triage", tools)
+        graph = create_react_graph(model, tools, system_prompt=SYSTEM, examples=examples, checkpointer=InMemorySaver())
+        waiting = show(graph, {"messages": [("user", asked.question)]}, THREAD, by=model)
         while waiting:
             words = {each: word_of_a_person(value, asked.word) for each, value in waiting.items()}
-            waiting = show(graph, Command(resume=words), THREAD, by=asked.model)
+            waiting = show(graph, Command(resume=words), THREAD, by=model)
         print("Written:", *[path.read_text("utf-8").strip() for path in Path(out).iterdir()] or ["nothing"])
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from example import Options, says, seen, show
+from example import Options, says, seen, show, worked
 
-from taograph import Limits, create_react_graph
+from taograph import create_react_graph
 from taograph.tools.wikipedia import build_corpus, wikipedia_tools
 
 QUESTION = "Is the company that Mira Sample founded listed on a stock exchange?"
@@ -45,8 +45,8 @@ def main() -> None:
         corpus = Path(folder) / "encyclopedia.sqlite"
         build_corpus(PAGES, corpus)
         tools = wikipedia_tools(corpus=None if asked.live else corpus)
-        graph = create_react_graph(model, tools, limits=Limits(steps=8))
-        show(graph, {"messages": [("user", asked.question)]}, by=asked.model)
+        graph = create_react_graph(model, tools, examples=worked("two_hop", tools))
+        show(graph, {"messages": [("user", asked.question)]}, by=model)
 
 
 if __name__ == "__main__":
