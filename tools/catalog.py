@@ -300,18 +300,22 @@ def _load(name: str, documents: _Documents) -> Sequence[BaseTool]:
     return _tools(getattr(module, attribute), name)
 
 
+class _NotThereError(ValueError):
+    """Nothing to import is there: of our own saying, unlike what an import raises."""
+
+
 def _module(where: str) -> ModuleType:
     if not where.endswith(".py"):
         return import_module(where)
     path = Path(where).expanduser().resolve()
     if not path.is_file():
-        raise ValueError(f"there is no file {where}")
+        raise _NotThereError(f"there is no file {where}")
     # One module for each file: the same file named twice gives the same tools.
     name = f"taograph_tools_from_{path.stem}_{abs(hash(str(path))):x}"
     if name not in sys.modules:
         spec = spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise ValueError(f"{where} can't be imported")
+            raise _NotThereError(f"{where} can't be imported")
         sys.modules[name] = module = module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
@@ -325,13 +329,13 @@ def _imported(name: str, load: Callable[[], Any]) -> Any:
     """What is loaded, with any failure of somebody else's code told as what it is."""
     try:
         return load()
-    except ValueError:
+    except _NotThereError:
         raise
     except ModuleNotFoundError as error:
         raise ValueError(
             f"{name}: there is no module {error.name!r} to import; a file of your own is named path.py:function"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without a guard for its main part may end the process
         raise ValueError(f"{name}: importing it failed with {type(error).__name__}: {error}") from error
 
 

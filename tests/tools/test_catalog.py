@@ -163,12 +163,16 @@ def test_tools_of_a_module() -> None:
         ("own.py:nothing", r"42 is not a tool"),
         ("broken.py:x", r"broken.py:x: importing it failed with SyntaxError"),
         ("failing.py:x", r"failing.py:x: importing it failed with ZeroDivisionError"),
+        ("refusing.py:x", r"refusing.py:x: importing it failed with ValueError: invalid literal"),
+        ("ending.py:x", r"ending.py:x: importing it failed with SystemExit: 3"),
     ],
 )
 def test_what_cannot_be_loaded_is_said(tmp_path: Path, spec: str, says: str) -> None:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     (tmp_path / "broken.py").write_text("def", encoding="utf-8")
     (tmp_path / "failing.py").write_text("1 / 0", encoding="utf-8")
+    (tmp_path / "refusing.py").write_text("int('x')", encoding="utf-8")
+    (tmp_path / "ending.py").write_text("raise SystemExit(3)", encoding="utf-8")
     for _ in range(2):  # a module that failed leaves nothing behind
         with pytest.raises(ValueError, match=says):
             load(spec)

@@ -99,6 +99,8 @@ def test_a_database_can_be_given_itself(tmp_path: Path, cache: Path) -> None:
         ('\n{"title": "A"}\n', r"page 2 \('A'\) has no text"),
         ('{"title": "A", "text": "x", "aliases": "B"}\n', "aliases must be a list of titles"),
         ("", "there is no page in it"),
+        ("[" * 100_000, r"bad\.jsonl: line 1 is nested too deeply"),
+        ('{"title": "A", "text": "\\ud800"}\n', r"page 1 \('A'\) has half of a character"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, lines: str, says: str) -> None:
@@ -133,6 +135,18 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(ValueError, match="was not made by build_corpus"):
         wikipedia_tools(corpus=other)
+
+
+def test_damage_that_shows_only_when_it_is_read_is_told(tmp_path: Path) -> None:
+    database = tmp_path / "own.sqlite"
+    build_corpus([{"title": f"Page {number}", "text": "words " * 200} for number in range(50)], database)
+    content = bytearray(database.read_bytes())
+    for start in range(4096, len(content), 4096):
+        content[start : start + 200] = b"\xff" * 200
+    database.write_bytes(content)
+    (search, _) = wikipedia_tools(corpus=database)
+    with pytest.raises(ToolError, match=r"the corpus own\.sqlite can't be read \(DatabaseError\)"):
+        search.invoke({"entity": "Page 7"})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files in use can't be removed there")

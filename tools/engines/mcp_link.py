@@ -331,7 +331,8 @@ def _why(errors: tuple[BaseException, ...], spec: ServerSpec) -> str:
     """What happened, in our words: the texts of exceptions hold addresses and more."""
     error = errors[0] if errors else None
     match error:
-        case None | McpError():
+        case None | McpError() | anyio.BrokenResourceError() | anyio.ClosedResourceError():
+            # A process that ends before it is spoken to is found out by writing to it.
             return "it ended" if spec.transport == "stdio" else "the connection ended"
         case FileNotFoundError() | NotADirectoryError() if error.filename == spec.cwd:
             return f"its folder {spec.cwd} does not exist"

@@ -14,7 +14,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote
@@ -73,7 +73,7 @@ class Corpus:
         Raises:
             CorpusError: The file can't be used.
         """
-        with closing(self._open()) as connection:
+        with self._opened() as connection:
             found = _page(connection, entity)
             if found is None:
                 return Missing(tuple(_similar(connection, entity))[:SIMILAR])
@@ -84,14 +84,16 @@ class Corpus:
 
     def read(self, title: str, revision: str) -> Page | None:
         """A page by its exact title; a corpus has one revision of each."""
-        with closing(self._open()) as connection:
+        with self._opened() as connection:
             row = connection.execute("SELECT title, text FROM pages WHERE title = ?", (title,)).fetchone()
         return Page(row[0], "", row[1]) if row else None
 
-    def _open(self) -> sqlite3.Connection:
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
-            return _reading(self._database())
-        except (OSError, sqlite3.Error) as error:
+            with closing(_reading(self._database())) as connection:
+                yield connection
+        except (OSError, sqlite3.Error) as error:  # damage shows only where it is read
             raise CorpusError(f"the corpus {self._path.name} can't be read ({type(error).__name__})") from error
 
     def _database(self) -> Path:
@@ -176,6 +178,10 @@ def _checked(record: Any, number: int) -> tuple[str, str, list[str]]:
         raise CorpusError(f'page {number} ({title[:60]!r}) has no text: give it one as "text"')
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         raise CorpusError(f"page {number} ({title[:60]!r}): aliases must be a list of titles")
+    try:
+        "".join((title, text, *aliases)).encode()
+    except UnicodeEncodeError as error:
+        raise CorpusError(f"page {number} ({title[:60]!r}) has half of a character in it (a lone surrogate)") from error
     return " ".join(title.split()), text, aliases
 
 
@@ -188,6 +194,8 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
                     yield number, json.loads(line)
     except json.JSONDecodeError as error:
         raise CorpusError(f"{path.name}: line {number} is not JSON ({error.msg})") from error
+    except RecursionError as error:
+        raise CorpusError(f"{path.name}: line {number} is nested too deeply") from error
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise CorpusError(f"{path.name} can't be read after line {number} ({type(error).__name__})") from error
 
