@@ -151,6 +151,12 @@ def make_agent(
         )
     if not isinstance(limits, Limits):
         raise TypeError(f"limits={limits!r}: give a taograph.Limits")
+    if isinstance(tools, BaseTool | str) or callable(tools):
+        raise TypeError(f"tools={tools!r}: give a list of tools, also for one")
+    if system_prompt is not None and not isinstance(system_prompt, str | SystemMessage):
+        raise TypeError(f"system_prompt={system_prompt!r}: give a text or a SystemMessage")
+    if verify is not None and not (callable(verify) or isinstance(verify, str | BaseChatModel)):
+        raise TypeError(f"verify={verify!r}: give a function of (answer, trajectory), a chat model or its name")
     made = _tools(tools)
     asked = [tool.name for tool in made if policy_of(tool).approve]
     if asked:

@@ -225,3 +225,13 @@ def test_a_function_whose_arguments_make_no_schema_is_refused() -> None:
 
     with pytest.raises(ValueError, match="'odd'"):
         create_react_graph(ScriptedModel(), [odd])
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [({"tools": lookup}, "tools="), ({"system_prompt": 3}, "system_prompt=3"), ({"verify": 3}, "verify=3")],
+    ids=["one tool", "prompt", "verify"],
+)
+def test_arguments_of_another_kind_are_refused_when_the_graph_is_built(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(TypeError, match=named):
+        create_react_graph(ScriptedModel(replies=["x"]), **{"tools": [], **given})
