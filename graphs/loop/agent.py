@@ -151,7 +151,8 @@ def make_agent(
         )
     if not isinstance(limits, Limits):
         raise TypeError(f"limits={limits!r}: give a taograph.Limits")
-    if isinstance(tools, BaseTool | str) or callable(tools):
+    given: Any = tools  # whatever the caller's type checker has let pass
+    if isinstance(given, BaseTool | str) or callable(given):
         raise TypeError(f"tools={tools!r}: give a list of tools, also for one")
     if system_prompt is not None and not isinstance(system_prompt, str | SystemMessage):
         raise TypeError(f"system_prompt={system_prompt!r}: give a text or a SystemMessage")
