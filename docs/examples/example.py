@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -127,7 +128,7 @@ def tell(event: Any, by: str, name: str = "") -> None:
         case {"type": "action", "step": step, "tool": tool, "args": args}:
             print(f"{name}Action {step}: {tool} {json.dumps(args, ensure_ascii=False)}")
         case {"type": "observation", "step": step, "text": text}:
-            print(f"{name}Observation {step}: {text}".replace("\n", "\n    "))
+            print(f"{name}Observation {step}: " + indent(text, "    ").lstrip())
         case {"type": "retry", "reason": reason, "detail": detail}:
             print(f"{name}Retry: {reason}: {detail}")
         case {"type": "stop", "reason": reason, "detail": detail, "step": step}:
