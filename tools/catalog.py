@@ -306,6 +306,8 @@ class _NotThereError(ValueError):
 
 def _module(where: str) -> ModuleType:
     if not where.endswith(".py"):
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # last: a file here must not stand in for an installed module
         return import_module(where)
     path = Path(where).expanduser().resolve()
     if not path.is_file():

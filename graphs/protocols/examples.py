@@ -14,6 +14,7 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.tools import BaseTool
 
 from taograph.tools.policy import ToolExample, policy_of
+from taograph.tools.results import frame
 
 PER_TOOL = 6
 EXAMPLE_ID = "example_"
@@ -35,12 +36,15 @@ def worked_examples(tools: Sequence[BaseTool], *, per_tool: int = PER_TOOL) -> l
     if per_tool < 0:
         raise ValueError(f"per_tool={per_tool!r}: give 0 or more")
     messages: list[AnyMessage] = []
+    # Observations look as they will in the run: a frame that no example has is copied as if it were the answer.
+    framed = {tool.name for tool in tools if not policy_of(tool).trusted}
     for number, (name, example) in enumerate(_in_turns(tools, per_tool), start=1):
         call_id = f"{EXAMPLE_ID}{number}"
+        seen = frame(example.observation, name) if name in framed else example.observation
         messages += [
             HumanMessage(example.question),
             AIMessage("", tool_calls=[tool_call(name=name, args=dict(example.args), id=call_id)]),
-            ToolMessage(example.observation, tool_call_id=call_id, name=name),
+            ToolMessage(seen, tool_call_id=call_id, name=name),
             AIMessage(example.answer),
         ]
     return messages

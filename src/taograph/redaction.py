@@ -25,7 +25,7 @@ _SHAPES = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{8,1000}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,10000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
     # By their place.
-    r"|(?<=://)[^/\s:@]{1,100}:[^/\s@]{1,100}(?=@)"
+    r"|(?<=://)(?!user:password@)[^/\s:@]{1,100}:[^/\s@]{1,100}(?=@)"
     r"|(?i:(?<=Bearer )|(?<=Authorization: Basic ))[^\s\"']+"
     r"|(?i:(?<=[?&]key=)|(?<=[?&]sig=)|(?<=[?&]token=))[^\s&\"'#]+"
 )

@@ -232,3 +232,8 @@ def test_a_key_is_not_in_what_a_failed_resolve_says(monkeypatch: pytest.MonkeyPa
         with pytest.raises(ValueError, match="model") as caught:
             resolve(name)
         assert KEYS[0] not in str(caught.value)
+
+
+def test_the_hint_of_how_an_address_looks_is_kept() -> None:
+    assert redact("give postgresql://user:password@host/db") == "give postgresql://user:password@host/db"
+    assert redact("postgresql://user:hunter22@host/db") == f"postgresql://{HIDDEN}@host/db"

@@ -60,3 +60,12 @@ def test_no_example_is_one_of_the_questions_that_are_measured() -> None:
     assert not asked & {example.question.lower() for example in shown}
     expressions = {entry.get("expression") for entry in json.loads(path.read_text("utf-8"))["questions"]}
     assert not expressions & {example.args.get("expression") for example in shown} - {None}
+
+
+def test_what_an_untrusted_tool_returns_is_framed_as_it_is_in_a_run() -> None:
+    tool = with_policy(
+        a_tool("far", 1), ToolPolicy(trusted=False, examples=(ToolExample("q?", {"x": 1}, "seen", "a."),))
+    )
+    seen = str(worked_examples([tool])[2].content)
+    assert seen.startswith("[Data from the tool far.")
+    assert seen.endswith("seen")

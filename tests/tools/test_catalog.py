@@ -201,3 +201,11 @@ def test_tools_brought_by_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ValueError, match="there is no module 'taograph_example_2'"):
         load("gone")
     sys.modules.pop("taograph_example", None)
+
+
+def test_a_module_may_lie_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "orders_here.py").write_text('def find(x: int) -> str:\n    "Find."\n    return ""\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    assert names(load("orders_here:find")) == ["find"]
+    assert sys.path[-1] == str(tmp_path)  # after everything that is installed

@@ -48,6 +48,7 @@ def _main(args: Sequence[str] | None) -> int:
         # Libraries' advice to programmers is noise to a person at a terminal.
         warnings.simplefilter("ignore")
         logging.lastResort = None
+        logging.getLogger().addHandler(logging.NullHandler())  # else each logger says once that it has none
     try:
         code = app(args, prog_name="tao", standalone_mode=False)
         sys.stdout.flush()
