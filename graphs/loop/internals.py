@@ -27,6 +27,7 @@ from langgraph.prebuilt.tool_node import _get_all_injected_args
 from langgraph.runtime import Runtime
 
 from taograph.calls import Steps, adrive, drive
+from taograph.graphs.loop.channels import check_input
 from taograph.tools.results import without_artifact
 
 log = logging.getLogger("taograph.graphs")
@@ -58,14 +59,17 @@ class OwnLimitGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     ``batch``, ``abatch`` and LCEL write langchain-core's default of 25 into every config they pass on, which
     would override the graph's own. So 25 counts as not set in a config that langchain-core has filled in.
+    Input that is no message is refused with an error that says how one is written.
     """
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """As LangGraph's; ``invoke`` and ``batch`` come here too."""
+        check_input(input)
         return super().stream(input, _without_default_limit(config), **options)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """As LangGraph's; ``ainvoke`` and ``abatch`` come here too."""
+        check_input(input)
         return super().astream(input, _without_default_limit(config), **options)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired
 
-from langchain_core.messages import AnyMessage, ToolCall
-from langgraph.graph.message import add_messages
+from langchain_core.messages import ToolCall
 from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict
 
+from taograph.graphs.loop.channels import Messages
 from taograph.graphs.loop.clock import Clock, merge_clock
 from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.stopping import Stop
@@ -50,19 +50,6 @@ class Bookkeeping(TypedDict):
     done: bool
 
 
-def add_given(left: list[AnyMessage], right: Any) -> list[AnyMessage]:
-    """LangGraph's ``add_messages``, with errors that name the field.
-
-    Raises:
-        ValueError: Something that is no message; the message says how one is written.
-    """
-    try:
-        return add_messages(left, right)  # type: ignore[return-value, arg-type]
-    except (ValueError, TypeError, NotImplementedError) as error:
-        why = " ".join(str(error).partition("For troubleshooting")[0].split())
-        raise ValueError(f'messages: {why} Write {{"messages": [("user", "your question")]}}') from error
-
-
 def add_spent(left: Spent | None, right: Spent) -> Spent:
     """Add what was spent; the order of the additions does not matter."""
     return {key: left[key] + right[key] for key in left} if left else right  # type: ignore[literal-required,return-value]
@@ -71,7 +58,7 @@ def add_spent(left: Spent | None, right: Spent) -> Spent:
 class Input(TypedDict):
     """What a graph takes."""
 
-    messages: Annotated[list[AnyMessage], add_given]
+    messages: Messages
 
 
 class Output(TypedDict):
@@ -85,7 +72,7 @@ class Output(TypedDict):
         structured: The answer in the requested ``response_format``, as plain values.
     """
 
-    messages: Annotated[list[AnyMessage], add_given]
+    messages: Messages
     answer: str
     stop: Stop
     spent: Annotated[Spent, add_spent]
@@ -95,7 +82,7 @@ class Output(TypedDict):
 class State(TypedDict):
     """The channels."""
 
-    messages: Annotated[list[AnyMessage], add_given]
+    messages: Messages
     remaining_steps: RemainingSteps
     stop: Stop | None
     spent: Annotated[Spent, add_spent]
