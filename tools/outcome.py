@@ -17,7 +17,8 @@ from langgraph.types import Command
 from taograph.tools.policy import ToolPolicy
 from taograph.tools.results import condense, frame, keep_whole
 
-_NOTHING = "(The tool returned nothing.)"
+NOTHING = "(The tool returned nothing.)"
+"""What stands for an empty observation, which providers refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def shown(message: ToolMessage, policy: ToolPolicy) -> ToolRun:
     text, beside = _parts(message.content)
     text = _encodable(text)
     if not text.strip() and not beside:
-        text = _NOTHING
+        text = NOTHING
     size, handle = len(text), None
     if policy.max_chars is not None and size > policy.max_chars:
         handle = message.tool_call_id

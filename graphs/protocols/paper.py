@@ -53,9 +53,8 @@ _BARE = re.compile(_NAME)
 _CALLED = re.compile(rf"({_NAME})[ \t]*\[(.*)\]", re.DOTALL)
 _OPEN = re.compile(rf"({_NAME})[ \t]*\[(.*)", re.DOTALL)
 _CALLED_ORIGINAL = re.compile(r"(\w+)\[(.*)\]", re.DOTALL)
-# No two neighbors of it match the same characters, so that it takes linear time.
-LABEL_LIKE = r"[ \t>*#-]*(%s)\**[ \t]*(?:\d+\**[ \t]*)?[:：]\**"
-_LABEL = re.compile("^" + LABEL_LIKE % "thought|action|observation", re.I | re.M)
+# No two neighbors in it match the same characters, so that it takes linear time.
+_LABEL = re.compile(r"^[ \t>*#-]*(thought|action|observation)\**[ \t]*(?:\d+\**[ \t]*)?[:：]\**", re.I | re.M)
 _DANGLING = re.compile(r"\n[ \t*]*action\**[ \t]*(?:\d+\**)?$", re.I)
 
 
@@ -184,8 +183,8 @@ def _action(written: str, *, thought: str, truncated: bool) -> PaperStep:
     line = body.partition("\n")[0].rstrip(_AROUND)
     if line != body and _CALLED.fullmatch(line) and line.count("[") == line.count("]"):
         body, truncated = line, True  # prose behind it
-    elif body.endswith("]."):
-        body = body[:-1]
+    elif (bare := body.rstrip(f"{_AROUND}.")).endswith("]"):
+        body = bare
     called = _CALLED.fullmatch(body)
     if called is None:
         return _unclosed(written, body, thought=thought, truncated=truncated)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
 
-from taograph.graphs.protocols.paper import ANY_ACTION, LABEL_LIKE, QUESTIONS, WRITTEN, PaperDialect
+from taograph.graphs.protocols.paper import ANY_ACTION, QUESTIONS, WRITTEN, PaperDialect
+from taograph.graphs.protocols.samples import sample_arguments
+from taograph.graphs.protocols.text_labels import as_data
+from taograph.graphs.protocols.text_tools import OfferedTool, compact
+from taograph.tools.outcome import NOTHING
 
 _FEEDBACK = "taograph_feedback"  # the loop's mark on what it says itself; the loop stands above this package
-_POSING = re.compile("\n(?=" + LABEL_LIKE % "thought|action|observation|question|claim" + ")", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,31 @@ class PaperPrompt:
     def again(self, thought: str) -> PaperPrompt:
         """The second call: the thought is there, and only the action is asked for."""
         return PaperPrompt(f"{self.text} {thought}\nAction {self.number}:", self.number, ("\n",))
+
+
+def paper_instruction(tools: Sequence[OfferedTool], dialect: PaperDialect = QUESTIONS) -> str:
+    """What a model is told before the conversation: how to write, and which actions there are.
+
+    Args:
+        tools: The tools it may call.
+        dialect: Which of the formats.
+    """
+    parts = "a thought, an action and its observation" if dialect.numbered else "an action and its observation"
+    lines = [
+        f"Solve the task in rounds of {parts}. The observation comes from outside: wait for it. Actions, one a round:",
+        *(f"{_usage(tool)}: {as_data(tool.description, indent='    ')}" for tool in tools if tool.name != ANY_ACTION),
+        "Finish[answer]: gives the answer and ends the task. Use it as soon as the observations tell the answer.",
+    ]
+    return "\n".join(lines)
+
+
+def _usage(tool: OfferedTool) -> str:
+    """How an action of a tool is written."""
+    names = list(tool.parameters.get("properties") or {})
+    inner = "" if not names else names[0]
+    if len(names) > 1:
+        inner = compact(sample_arguments(tool.parameters) or dict.fromkeys(names, "…"))
+    return f"{_capital(tool.name)}[{inner}]"
 
 
 def render_paper(
@@ -100,7 +126,8 @@ class _Writing:
             case ToolMessage():
                 if message.tool_call_id in self._open:
                     self._act(*self._open.pop(message.tool_call_id))
-                self._tell(str(message.text))
+                text = str(message.text)
+                self._tell("" if text == NOTHING else text)  # the paper's environments may answer nothing
             case AIMessage():
                 self._close()
                 self._reply(message)
@@ -166,7 +193,7 @@ class _Writing:
 
     def _plain(self, text: str) -> str:
         """A text that cannot pose as a label."""
-        return text if self._strict else _POSING.sub("\n| ", text)
+        return text if self._strict else as_data(text)
 
 
 def _call_text(call: ToolCall) -> str:
@@ -175,5 +202,9 @@ def _call_text(call: ToolCall) -> str:
     texts = [value for value in args.values() if isinstance(value, str)]
     if name == ANY_ACTION and len(texts) == 1:
         return texts[0]
-    inner = texts[0] if len(texts) == len(args) == 1 else json.dumps(args, ensure_ascii=False, default=str)
-    return f"{name[:1].upper()}{name[1:]}[{inner if args else ''}]"
+    inner = texts[0] if len(texts) == len(args) == 1 else compact(args)
+    return f"{_capital(name)}[{inner if args else ''}]"
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
