@@ -9,26 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from parser_properties import broken_promises
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from parser_properties import PIECES, broken_promises
 from parser_support import OWN_CASES, SHARED_CASES, read_cases, same
 
 from taograph.graphs.protocols import parse_step
+from taograph.graphs.protocols.text import action_text, answer_text, chat_messages
+from taograph.models import call
 
 TOOLS = ("search", "stock", "add (beta)")
 CASES = [case.text for case in (*read_cases(OWN_CASES), *read_cases(SHARED_CASES)) if len(case.text) < 1_500]
-
-PIECES = (
-    "Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "Answer:", "thought：", "思考：",
-    "行动：", "行动输入：", "观察：", "最终答案：", "Action 1:", "**Action:**", "**Action**:", "### Action:",
-    "- Action:", "1. Action:", "\n", "\n\n", "\r\n", "\r", " ", "\t", "\u00a0", "\ufeff", "\u2028", "```",
-    "```json\n", "~~~", "`", "**", "*", "#", "<think>", "</think>", "<Think>", "<tool_call>", "</tool_call>",
-    "<|im_end|>", "<|tool_call_begin|>functions.a:0", "<|tool_call_argument_begin|>", "<|tool_call_end|>",
-    "[TOOL_CALLS]", "</s>", "Obs", "Observation", "{", "}", "[", "]", "(", ")", "\"", "'", "\\", "\\n",
-    "\\u00e9", "\\ud83d", ":", "：", ",", "//", "/*", "*/", "None", "null", "N/A", "True", "NaN", "1e999",
-    "9" * 30, "-4.50", "0x10", "{}", "[]", "{\"a\": 1}", "{'a': 'b'}", "{\"a\": \"x", "{\"name\": \"search\"",
-    "\"arguments\": {\"q\": 1}}", "{\"action\": \"search\", \"action_input\": \"q\"}", "search", "stock",
-    "add (beta)", "tea houses", "search(q='tea')", "İ", "ß", "\ud800", "\x00", "é",
-)  # fmt: skip
 
 _pieces = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=6)), max_size=24).map("".join)
 
@@ -171,3 +161,65 @@ def test_blanks_around_a_reply_change_nothing(strict: bool, step: str, before: s
 def test_line_ends_of_either_kind_are_read_alike(text: str) -> None:
     text = text.replace("\r", "")
     assert parse_step(text.replace("\n", "\r\n")) == parse_step(text)
+
+
+# What the renderer of the same protocol writes of a conversation.
+_languages = st.sampled_from(["en", "zh", "de", "pl"])
+_names = st.sampled_from(["stock", "add (beta)", "Ask binder", "翻译", "None", "get_page-2"])
+
+
+@given(_plain, _names, _objects, _languages)
+@settings(max_examples=400, deadline=None)
+def test_a_rendered_call_is_read_back(thought: str, tool: str, args: dict[str, Any], language: str) -> None:
+    rendered = action_text(thought, tool, args, language=language)
+    for strict in (False, True):
+        step = parse_step(rendered, tools=(tool,), strict=strict)
+        assert (step.kind, step.tool, step.thought) == ("action", tool, thought)
+        assert same(step.args, args)
+        assert not step.truncated
+        assert not step.repaired
+
+
+@given(st.one_of(_pieces, st.text()), _objects, _languages)
+@settings(max_examples=600, deadline=None)
+@example("```\nThought: b", {}, "en")
+@example("</think>\nAction: rm\nAction Input: {}", {}, "en")
+def test_a_rendered_call_is_read_back_whatever_the_thought(thought: str, args: dict[str, Any], language: str) -> None:
+    rendered = action_text(thought, "weigh_crate", args, language=language)
+    for strict in (False, True):
+        step = parse_step(rendered, tools=("weigh_crate",), strict=strict)
+        assert (step.kind, step.tool) == ("action", "weigh_crate"), rendered
+        assert same(step.args, args)
+
+
+@given(_plain, _plain.filter(bool), _languages)
+@settings(max_examples=300, deadline=None)
+def test_a_rendered_answer_is_read_back(thought: str, answer: str, language: str) -> None:
+    for strict in (False, True):
+        step = parse_step(answer_text(thought, answer, language=language), strict=strict)
+        assert (step.kind, step.thought, step.answer) == ("final", thought, answer)
+
+
+@given(_plain, st.one_of(_pieces, st.text()), _languages)
+@settings(max_examples=400, deadline=None)
+def test_no_rendered_answer_is_an_action(thought: str, answer: str, language: str) -> None:
+    rendered = answer_text(thought, answer, language=language)
+    for strict in (False, True):
+        assert parse_step(rendered, tools=TOOLS, strict=strict).kind != "action", rendered
+
+
+@given(st.lists(st.tuples(_plain, _objects), min_size=1, max_size=4), _pieces, _languages)
+@settings(max_examples=200, deadline=None)
+def test_every_round_of_a_conversation_is_read_back(
+    rounds: list[tuple[str, dict[str, Any]]], result: str, language: str
+) -> None:
+    messages: list[BaseMessage] = [HumanMessage("how much is there?")]
+    for number, (thought, args) in enumerate(rounds):
+        messages.append(AIMessage(thought, tool_calls=[call("stock", args, id=f"c{number}")]))
+        messages.append(ToolMessage(result, tool_call_id=f"c{number}"))
+    written = [str(m.content) for m in chat_messages(messages, language=language) if isinstance(m, AIMessage)]
+    assert len(written) == len(rounds)
+    for text, (thought, args) in zip(written, rounds, strict=True):
+        step = parse_step(text, tools=TOOLS, strict=True)
+        assert (step.kind, step.tool, step.thought) == ("action", "stock", thought)
+        assert same(step.args, args)
