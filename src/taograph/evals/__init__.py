@@ -1,0 +1,1 @@
+"""Evaluations: recorded runs, environments, scorers, and tables."""
