@@ -29,10 +29,11 @@ class _TooHardError(Exception):
 def matching(pattern: str) -> str | None:
     """A text that ``re.search`` would find the pattern in; None where none is easily made."""
     try:
-        text = _sequence(_reading.parse(pattern), {})
+        return _sequence(_reading.parse(pattern), {})
+    except FutureWarning:  # where warnings are errors
+        return None
     except (_TooHardError, ValueError, OverflowError, RecursionError, _reading.error):
         return None
-    return text
 
 
 def _sequence(parts: Sequence[Any], groups: dict[int, str]) -> str:

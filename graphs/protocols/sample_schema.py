@@ -58,7 +58,7 @@ def joined(schema: Schema) -> Schema:
     while parts := schema.get("allOf"):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
         for part in parts:
-            rest = dict(merged(rest, as_schema(part)))
+            rest = dict(merged(as_schema(part), rest))
         schema = rest
     return schema
 

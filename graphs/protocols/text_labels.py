@@ -41,11 +41,16 @@ LABELS: dict[Language, Labels] = {
     "pl": Labels(*_STEP, "Pytanie"),
 }
 
-_WORDS = (
-    r"thought|action(?:[ \t]{1,4}input)?|observation|(?:final[ \t]{1,4})?answer|思考|行动(?:输入)?|观察|(?:最终)?答案"
+# More generous than the parser: a line too many set apart costs nothing, one too few is an injected label.
+_LABEL = re.compile(
+    r"""
+    [\W\d_]*+
+    (?: thought | action [\s\d_-]* (?:input)? | observation | (?:final [\s_-]*)? answer
+      | 思考 | (?:行动|动作) \s* (?:输入)? | 观察 | (?:最终)? (?:答案|回答) )
+    [\W\d_]*? [:：]
+    """,
+    re.VERBOSE | re.IGNORECASE,
 )
-# More generous than any parser need be: a line too many set apart costs nothing, one too few is an injected label.
-_LABEL = re.compile(rf"[\W\d_]{{0,40}}(?:{_WORDS})[\W\d_]{{0,16}}?[:：]", re.IGNORECASE)
 _APART = "| "
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "labels",
     "offered_tool",
     "retry_hint",
+    "stop_texts",
     "system_text",
 ]
 
@@ -119,6 +120,16 @@ def choice_text(choice: str | None, names: Sequence[str], *, language: str = "en
     return _filled(words.must_call, {"tool": choice})
 
 
+def stop_texts(language: str = "en") -> tuple[str, ...]:
+    """Where a reply goes on to what is not the model's to write: an observation, or the next turn of an example.
+
+    Raises:
+        ValueError: There is no such language.
+    """
+    words, label = _words(language), labels(language)
+    return f"\n{label.observation}{label.colon.rstrip()}", f"\n{words.you_get}"
+
+
 def retry_hint(step: ParsedStep, language: str = "en") -> str:
     """What to tell a model whose reply could not be read: what was wrong, and the form to reply in.
 
@@ -132,9 +143,14 @@ def retry_hint(step: ParsedStep, language: str = "en") -> str:
     words = _words(language)
     if step.error is None:
         raise ValueError(f"step is of kind {step.kind!r}: there is nothing to hint at. Give a step of kind 'error'")
-    wrong = f"{words.unreadable} {words.faults[step.error]}"
-    detail = [as_data(step.detail.strip(), first=True)] if step.detail.strip() else []
-    return "\n".join([wrong, *detail, words.again])
+    what, instead = words.faults[step.error]
+    gap = "" if language == "zh" else " "
+    detail = as_data(step.detail.strip())
+    if language == "en":  # the language of details, which say the same and quote the reply
+        lines = [gap.join(filter(None, [words.unreadable, detail or what, instead]))]
+    else:
+        lines = [gap.join(filter(None, [words.unreadable, what, instead])), *([f"({detail})"] if detail else [])]
+    return "\n".join([*lines, words.again])
 
 
 def _words(language: str) -> Words:
@@ -168,6 +184,8 @@ def _call(name: str, args: Mapping[str, object], label: Labels) -> str:
 
 def _examples(tools: Sequence[OfferedTool], words: Words, label: Labels) -> list[str]:
     """One or two worked examples: the tools' own, of different tools; else the form alone."""
+    # What is shown is done by some models, whatever was asked: better a tool that changes nothing.
+    tools = sorted(tools, key=lambda tool: tool.effects != "none")
     own = [(tool.name, tool.examples[0]) for tool in tools if tool.examples][:_EXAMPLES]
     if own:
         return [_example(name, one, words.example, words, label) for name, one in own]

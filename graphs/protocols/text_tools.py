@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from taograph.graphs.protocols.sample_schema import Schema, alternatives, as_sch
 from taograph.graphs.protocols.text_labels import as_data
 from taograph.tools.policy import Effects, ToolExample, policy_of
 from taograph.tools.results import frame
-from taograph.tools.schemas import complaints
+from taograph.tools.schemas import complaints, fault_of_references
 
 ToolSource = BaseTool | type | Callable[..., Any] | Mapping[str, Any]
 
@@ -24,6 +25,7 @@ _NOTES = (
 )  # fmt: skip
 _MOST_CHOICES = 30
 _DEEPEST = 5
+_BREAKS = re.compile(r"[\x7f-\x9f\u2028\u2029]")  # line breaks to some, and JSON leaves them
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,10 @@ def offered_tool(source: ToolSource | OfferedTool) -> OfferedTool:
         return source
     function = convert_to_openai_function(_plain(source) if isinstance(source, Mapping) else source)
     name = function.get("name")
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ValueError(f"tool name {name!r}: a model has to write it on a line of its own. Give one line of text")
+    if not isinstance(name, str) or name.splitlines() != [name.strip()]:
+        raise ValueError(
+            f"tool name {name!r}: a model has to write it behind a label. Give one line, without blanks around"
+        )
     parameters = dict(function.get("parameters") or {"type": "object", "properties": {}})
     tool = OfferedTool(name, (function.get("description") or "").strip(), parameters)
     if not isinstance(source, BaseTool):
@@ -70,7 +74,9 @@ def offered_tool(source: ToolSource | OfferedTool) -> OfferedTool:
     shown = [
         one if policy.trusted else replace(one, observation=frame(one.observation, name)) for one in policy.examples
     ]
-    fitting = tuple(one for one in shown if not complaints(parameters, dict(one.args), most=1))
+    # Nothing is looked up elsewhere to check them; what refers elsewhere is taken as it is.
+    checked = fault_of_references(parameters) is None
+    fitting = tuple(one for one in shown if not (checked and complaints(parameters, dict(one.args), most=1)))
     return replace(tool, effects=policy.effects, examples=fitting)
 
 
@@ -84,13 +90,16 @@ def argument_lines(parameters: Schema, *, required: str, optional: str) -> list[
         required: The word for an argument that must be given.
         optional: The word for one that need not be.
     """
-    return list(_Lister(parameters, required, optional).lines(parameters, "", ()))
+    try:
+        return list(_Lister(parameters, required, optional).lines(parameters, "", ()))
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):  # no valid schema, but all there is
+        return [compact(parameters)]
 
 
 def compact(value: Any) -> str:
     """A value as JSON on one line, as a model is to write it."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if text.isprintable() else json.dumps(value, default=str)
+    return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _plain(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,7 +190,7 @@ class _Lister:
     def _inline(self, schema: Schema, seen: tuple[str, ...], depth: int = 0) -> str:
         """What a value looks like, its properties included."""
         opened, seen = self._open(schema, seen)
-        shape, objects, _ = self._shape(schema, seen)
+        shape, objects, _ = self._shape(opened, seen)
         if shape != "object" or not objects or depth > _DEEPEST:
             return shape
         required = opened.get("required") or ()

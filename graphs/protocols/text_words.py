@@ -40,7 +40,7 @@ class Words:
         must_call: This reply must call one tool.
         must_answer: This reply must be the answer.
         unreadable: What begins the hint after a reply that could not be read.
-        faults: Code of a fault → what was wrong and what to do instead.
+        faults: Code of a fault → what was wrong, and what to do instead (may be empty).
         again: What ends a hint: the form of a reply.
     """
 
@@ -66,7 +66,7 @@ class Words:
     must_call: str
     must_answer: str
     unreadable: str
-    faults: Mapping[StepError, str]
+    faults: Mapping[StepError, tuple[str, str]]
     again: str
 
 
@@ -113,9 +113,9 @@ Final Answer: the answer to the question""",
     call_example="Example of a call:",
     call_form="Form of a call:",
     example="Example. Copy its form, not its contents.",
-    example_form="Form of an exchange. The words in <> stand for real ones.",
-    you_write="You write:",
-    you_get="You get:",
+    example_form="Form of an exchange. Put real values in place of the words in <>.",
+    you_write="[You write]",
+    you_get="[You get]",
     before="{tool} will tell me this.",
     after="The Observation gives the answer.",
     some_question="<a question for {tool}>",
@@ -126,14 +126,17 @@ Final Answer: the answer to the question""",
     must_answer="Do not write any more Actions. Your next reply must be the Final Answer, from what you know now.",
     unreadable="Your last reply could not be read.",
     faults={
-        "empty": "It was empty.",
-        "missing_action": "It has neither an Action nor a Final Answer. Write one of them below the Thought.",
-        "missing_action_input": "It has an Action without Action Input. Write {} if the tool takes no arguments.",
-        "empty_tool": "Its Action names no tool. Write the name of one tool.",
-        "no_action": "Its Action is not a tool. If you need no tool, write the Final Answer.",
-        "action_and_answer": "It has both an Action and a Final Answer. Write only one; the Action if you need a tool.",
-        "bad_arguments": "Its Action Input does not fit. Write one JSON object with double quotes.",
-        "incomplete": "It breaks off before the end. Write it again, shorter.",
+        "empty": ("It was empty.", ""),
+        "missing_action": ("It has neither an Action nor a Final Answer.", "Write one of them below the Thought."),
+        "missing_action_input": ("It has an Action without Action Input.", "Write {} if the tool takes no arguments."),
+        "empty_tool": ("Its Action names no tool.", ""),
+        "no_action": ("Its Action is not a tool.", "If you need no tool, write the Final Answer."),
+        "action_and_answer": (
+            "It has both an Action and a Final Answer.",
+            "If you need a tool, write only the Action.",
+        ),
+        "bad_arguments": ("Its Action Input cannot be used.", "Put double quotes around names and texts."),
+        "incomplete": ("It breaks off before the end.", "Write it again, shorter."),
     },
     again="""\
 Reply again in this form:
@@ -169,11 +172,11 @@ CHINESE = Words(
 
 使用工具时：
 思考：为什么要用这个工具
-行动：以下之一：{tool_names}
+行动：以下工具之一：{tool_names}
 行动输入：JSON 对象形式的参数
 
 给出答案时：
-思考：答案从何得知
+思考：答案的依据是什么
 最终答案：问题的答案""",
     rules="""\
 - 每次只写一个行动，写完行动输入就停下。
@@ -187,11 +190,11 @@ CHINESE = Words(
     optional="可选",
     call_example="调用示例：",
     call_form="调用形式：",
-    example="示例。照用它的形式，不要照抄内容。",
-    example_form="对话的形式。<> 中的文字代表真实内容。",
-    you_write="你写：",
-    you_get="你收到：",
-    before="这要用 {tool} 来查。",
+    example="示例。只学形式，不要照抄内容。",
+    example_form="对话形式。<> 中的文字要换成真实内容。",
+    you_write="[你写]",
+    you_get="[你收到]",
+    before="用 {tool} 可以得到结果。",
     after="观察给出了答案。",
     some_question="<适合用 {tool} 解决的问题>",
     some_result="<{tool} 返回的结果>",
@@ -201,14 +204,14 @@ CHINESE = Words(
     must_answer="不要再写行动。下一次回复必须是最终答案，根据目前已知的内容作答。",
     unreadable="你上一次的回复无法解析。",
     faults={
-        "empty": "回复是空的。",
-        "missing_action": "里面既没有行动，也没有最终答案。请在思考之后写其中一个。",
-        "missing_action_input": "有行动，但没有行动输入。工具不需要参数时写 {}。",
-        "empty_tool": "行动后面没有工具名。请写一个工具名。",
-        "no_action": "行动后面写的不是工具。不需要工具时，请写最终答案。",
-        "action_and_answer": "同时写了行动和最终答案。只写一个；需要工具时写行动。",
-        "bad_arguments": "行动输入不符合要求。请写一个 JSON 对象，用英文双引号。",
-        "incomplete": "回复没有写完就断了。请重写，写短一些。",
+        "empty": ("回复是空的。", ""),
+        "missing_action": ("里面既没有行动，也没有最终答案。", "请在思考之后写其中一个。"),
+        "missing_action_input": ("有行动，但没有行动输入。", "工具不需要参数时写 {}。"),
+        "empty_tool": ("行动后面没有工具名。", "请写一个工具名。"),
+        "no_action": ("行动后面写的不是工具。", "不需要工具时，请写最终答案。"),
+        "action_and_answer": ("同时写了行动和最终答案。", "需要工具时，只写行动。"),
+        "bad_arguments": ("行动输入无法使用。", "请写一个 JSON 对象，用英文双引号。"),
+        "incomplete": ("回复没有写完就断了。", "请重写，写短一些。"),
     },
     again="""\
 请按这种形式重新回复：
@@ -216,13 +219,13 @@ CHINESE = Words(
 行动：一个工具名
 行动输入：JSON 对象形式的参数
 如果已经知道答案：
-思考：答案从何得知
+思考：答案的依据是什么
 最终答案：问题的答案""",
 )
 
 GERMAN = Words(
     template="""\
-Beantworte die Frage des Benutzers. Du kannst diese Werkzeuge verwenden.
+Beantworte die gestellte Frage. Du kannst diese Werkzeuge verwenden.
 
 # Werkzeuge
 
@@ -240,7 +243,8 @@ Beantworte die Frage des Benutzers. Du kannst diese Werkzeuge verwenden.
 
 {examples}""",
     format="""\
-Jede Antwort hat eine dieser beiden Formen und enthält sonst nichts. Die Wörter vor dem Doppelpunkt bleiben englisch.
+Jede deiner Nachrichten hat eine dieser beiden Formen und enthält sonst nichts.
+Die Wörter vor dem Doppelpunkt bleiben englisch.
 
 Um ein Werkzeug zu verwenden:
 Thought: wozu du es brauchst
@@ -261,37 +265,41 @@ Final Answer: die Antwort auf die Frage""",
     required="erforderlich",
     optional="optional",
     call_example="Beispiel für einen Aufruf:",
-    call_form="Form eines Aufrufs:",
+    call_form="Schema eines Aufrufs:",
     example="Beispiel. Übernimm die Form, nicht den Inhalt.",
-    example_form="Form eines Ablaufs. Die Wörter in <> stehen für echte Angaben.",
-    you_write="Du schreibst:",
-    you_get="Du bekommst:",
-    before="Das erfahre ich mit {tool}.",
+    example_form="Schema eines Ablaufs. Setze statt der Wörter in <> echte Angaben ein.",
+    you_write="[Du schreibst]",
+    you_get="[Du bekommst]",
+    before="Das finde ich mit {tool} heraus.",
     after="Die Antwort steht in der Observation.",
     some_question="<eine Frage für {tool}>",
     some_result="<was {tool} liefert>",
     some_answer="<die Antwort auf die Frage>",
-    must_act="Deine nächste Antwort muss eine Action sein. Schreibe noch keine Final Answer.",
-    must_call="Deine nächste Antwort muss eine Action sein, die {tool} aufruft. Schreibe noch keine Final Answer.",
-    must_answer=(
-        "Schreibe keine Action mehr. Deine nächste Antwort muss die Final Answer sein, mit dem, was du bis jetzt weißt."
-    ),
-    unreadable="Deine letzte Antwort war nicht lesbar.",
+    must_act="Deine nächste Nachricht muss eine Action sein. Schreibe noch keine Final Answer.",
+    must_call="Deine nächste Nachricht muss eine Action sein, die {tool} aufruft. Schreibe noch keine Final Answer.",
+    must_answer="Schreibe keine Action mehr, sondern als Nächstes die Final Answer, mit dem, was du bis jetzt weißt.",
+    unreadable="Deine letzte Nachricht war nicht lesbar.",
     faults={
-        "empty": "Sie war leer.",
-        "missing_action": "Sie enthält weder Action noch Final Answer. Schreibe eines davon unter den Thought.",
-        "missing_action_input": "Zur Action fehlt der Action Input. Schreibe {}, wenn das Werkzeug keine braucht.",
-        "empty_tool": "Die Action nennt kein Werkzeug. Schreibe den Namen eines Werkzeugs.",
-        "no_action": "Die Action ist kein Werkzeug. Brauchst du keines, dann schreibe die Final Answer.",
-        "action_and_answer": (
-            "Sie enthält eine Action und eine Final Answer. Schreibe nur eines davon; "
-            "die Action, wenn du ein Werkzeug brauchst."
+        "empty": ("Sie war leer.", ""),
+        "missing_action": ("Sie enthält weder Action noch Final Answer.", "Schreibe eines davon unter den Thought."),
+        "missing_action_input": (
+            "Zur Action fehlt der Action Input.",
+            "Schreibe {}, wenn das Werkzeug nichts braucht.",
         ),
-        "bad_arguments": "Der Action Input passt nicht. Schreibe ein JSON-Objekt mit doppelten Anführungszeichen.",
-        "incomplete": "Sie bricht vor dem Ende ab. Schreibe sie noch einmal, kürzer.",
+        "empty_tool": ("Die Action nennt kein Werkzeug.", "Schreibe den Namen eines Werkzeugs."),
+        "no_action": ("Die Action ist kein Werkzeug.", "Brauchst du keines, dann schreibe die Final Answer."),
+        "action_and_answer": (
+            "Sie enthält eine Action und eine Final Answer.",
+            "Brauchst du ein Werkzeug, dann schreibe nur die Action.",
+        ),
+        "bad_arguments": (
+            "Der Action Input ist nicht brauchbar.",
+            "Schreibe ein JSON-Objekt mit doppelten Anführungszeichen.",
+        ),
+        "incomplete": ("Sie bricht vor dem Ende ab.", "Schreibe sie noch einmal, kürzer."),
     },
     again="""\
-Antworte noch einmal in dieser Form:
+Schreibe die Nachricht noch einmal, in dieser Form:
 Thought: wozu du das Werkzeug brauchst
 Action: der Name eines Werkzeugs
 Action Input: seine Argumente als JSON-Objekt
@@ -302,7 +310,7 @@ Final Answer: die Antwort auf die Frage""",
 
 POLISH = Words(
     template="""\
-Odpowiedz na pytanie użytkownika. Możesz korzystać z tych narzędzi.
+Odpowiedz na zadane pytanie. Możesz korzystać z tych narzędzi.
 
 # Narzędzia
 
@@ -320,7 +328,8 @@ Odpowiedz na pytanie użytkownika. Możesz korzystać z tych narzędzi.
 
 {examples}""",
     format="""\
-Każda odpowiedź ma jedną z tych dwóch postaci i nic poza tym. Słowa przed dwukropkiem zostają po angielsku.
+Każda twoja wiadomość ma jedną z tych dwóch postaci i nie zawiera nic więcej.
+Słów przed dwukropkiem nie tłumacz.
 
 Aby użyć narzędzia:
 Thought: po co jest ci potrzebne
@@ -331,7 +340,7 @@ Aby odpowiedzieć na pytanie:
 Thought: skąd znasz odpowiedź
 Final Answer: odpowiedź na pytanie""",
     rules="""\
-- Napisz jedną Action i zakończ po jej Action Input.
+- Napisz jedną Action, a po Action Input przestań pisać.
 - Nigdy nie pisz Observation samodzielnie. Dostaniesz ją po każdej Action. Zaczekaj na nią.
 - Nie zgaduj. Czego nie wiesz na pewno, sprawdź za pomocą narzędzia.
 - Jeśli Observation zgłasza błąd, zmień wywołanie. Nie powtarzaj go bez zmian.
@@ -341,34 +350,38 @@ Final Answer: odpowiedź na pytanie""",
     required="wymagany",
     optional="opcjonalny",
     call_example="Przykład wywołania:",
-    call_form="Postać wywołania:",
-    example="Przykład. Przejmij z niego formę, nie treść.",
-    example_form="Przebieg rozmowy. Słowa w <> zastępują prawdziwe dane.",
-    you_write="Piszesz:",
-    you_get="Dostajesz:",
-    before="Sprawdzę to za pomocą {tool}.",
+    call_form="Schemat wywołania:",
+    example="Przykład. Naśladuj formę, nie treść.",
+    example_form="Schemat rozmowy. Zamiast słów w <> wstaw prawdziwe dane.",
+    you_write="[Ty piszesz]",
+    you_get="[Ty dostajesz]",
+    before="Sprawdzę to narzędziem {tool}.",
     after="Odpowiedź jest w Observation.",
     some_question="<pytanie, do którego przyda się {tool}>",
     some_result="<to, co zwraca {tool}>",
     some_answer="<odpowiedź na pytanie>",
-    must_act="Następna odpowiedź musi być Action. Nie pisz jeszcze Final Answer.",
-    must_call="Następna odpowiedź musi być Action z wywołaniem {tool}. Nie pisz jeszcze Final Answer.",
-    must_answer="Nie pisz już żadnej Action. Następna odpowiedź musi być Final Answer na podstawie tego, co już wiesz.",
-    unreadable="Nie udało się odczytać twojej ostatniej odpowiedzi.",
+    must_act="Następna wiadomość musi być Action. Nie pisz jeszcze Final Answer.",
+    must_call="Następna wiadomość musi być Action, która wywołuje {tool}. Nie pisz jeszcze Final Answer.",
+    must_answer="Nie pisz już żadnej Action. Następna wiadomość musi być Final Answer na podstawie tego, co już wiesz.",
+    unreadable="Nie udało się odczytać twojej ostatniej wiadomości.",
     faults={
-        "empty": "Była pusta.",
-        "missing_action": "Nie ma w niej ani Action, ani Final Answer. Napisz jedno z nich pod Thought.",
-        "missing_action_input": "Do Action brakuje Action Input. Napisz {}, jeśli narzędzie nie ma argumentów.",
-        "empty_tool": "Action nie podaje narzędzia. Napisz nazwę jednego narzędzia.",
-        "no_action": "Action nie jest narzędziem. Jeśli żadnego nie potrzebujesz, napisz Final Answer.",
+        "empty": ("Była pusta.", ""),
+        "missing_action": ("Nie ma w niej ani Action, ani Final Answer.", "Napisz jedno z nich pod Thought."),
+        "missing_action_input": ("Do Action brakuje Action Input.", "Napisz {}, jeśli narzędzie nie ma argumentów."),
+        "empty_tool": ("Action nie podaje narzędzia.", "Napisz nazwę jednego narzędzia."),
+        "no_action": ("Action nie jest narzędziem.", "Jeśli żadnego nie potrzebujesz, napisz Final Answer."),
         "action_and_answer": (
-            "Jest w niej i Action, i Final Answer. Napisz tylko jedno; Action, jeśli potrzebujesz narzędzia."
+            "Jest w niej i Action, i Final Answer.",
+            "Jeśli potrzebujesz narzędzia, napisz tylko Action.",
         ),
-        "bad_arguments": "Action Input jest nieprawidłowy. Napisz jeden obiekt JSON z podwójnymi cudzysłowami.",
-        "incomplete": "Urywa się przed końcem. Napisz ją jeszcze raz, krócej.",
+        "bad_arguments": (
+            "Nie da się użyć tego Action Input.",
+            "Napisz jeden obiekt JSON z podwójnymi cudzysłowami.",
+        ),
+        "incomplete": ("Urywa się przed końcem.", "Napisz ją jeszcze raz, krócej."),
     },
     again="""\
-Odpowiedz jeszcze raz w tej postaci:
+Napisz wiadomość jeszcze raz, w tej postaci:
 Thought: po co jest ci potrzebne narzędzie
 Action: nazwa narzędzia
 Action Input: jego argumenty jako obiekt JSON
