@@ -88,9 +88,11 @@ class PaperStep(ParsedStep):
 
     Attributes:
         written: The action in the model's own words.
+        inner: The text between its brackets.
     """
 
     written: str = ""
+    inner: str = ""
 
     @property
     def asks_again(self) -> bool:
@@ -190,7 +192,8 @@ def _action(written: str, *, thought: str, truncated: bool) -> PaperStep:
         return _unclosed(written, body, thought=thought, truncated=truncated)
     name, inner = called[1], called[2].strip()
     if name.lower() != "finish":
-        return PaperStep("action", thought, _lower_first(name), _args(inner), truncated=truncated, written=written)
+        args = _args(inner)
+        return PaperStep("action", thought, _lower_first(name), args, truncated=truncated, written=written, inner=inner)
     if not inner:
         return _error("missing_action_input", body, thought=thought, truncated=truncated, written=written)
     return PaperStep("final", thought, answer=inner, truncated=truncated, written=written)
