@@ -9,18 +9,32 @@ if TYPE_CHECKING:
     from taograph.models.prices import FlatPrice, set_price
     from taograph.models.resolving import NoModel, default_model, resolve
     from taograph.models.scripted import ScriptedModel, call
+    from taograph.models.text_exchange import MalformedStepError
+    from taograph.models.text_react import TextReAct
 
 _HOMES = {
     "FlatPrice": "prices",
+    "MalformedStepError": "text_exchange",
     "NoModel": "resolving",
     "ScriptedModel": "scripted",
+    "TextReAct": "text_react",
     "call": "scripted",
     "default_model": "resolving",
     "resolve": "resolving",
     "set_price": "prices",
 }
 
-__all__ = ["FlatPrice", "NoModel", "ScriptedModel", "call", "default_model", "resolve", "set_price"]
+__all__ = [
+    "FlatPrice",
+    "MalformedStepError",
+    "NoModel",
+    "ScriptedModel",
+    "TextReAct",
+    "call",
+    "default_model",
+    "resolve",
+    "set_price",
+]
 
 
 def __getattr__(name: str) -> Any:
