@@ -4,6 +4,7 @@
     python bench/parser.py --rivals           LangChain classic, LlamaIndex and crewAI too (in environments it makes)
     python bench/parser.py --rivals --write   and into docs/benchmarks.md
     python bench/parser.py --only fence       the shapes whose name contains a word
+    python bench/parser.py --rivals --results r.json   the rivals' figures are kept there, and taken from there if kept
 
 Exit status 1 where one of our times grows more than ``--growth``-fold from half the largest size to the largest, is
 above what the cases allow (scaled linearly with the size), or is not there within ``--timeout`` seconds. A figure that
@@ -13,17 +14,20 @@ fails is measured again before it counts: the machine may have been busy.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
 import statistics
 import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from parser_rivals import (
     OURS,
-    RIVALS,
     ROOT,
     Worker,
     environments,
@@ -36,6 +40,7 @@ from parser_shapes import SHAPES, SIZES, Shape
 PAGE = ROOT / "docs" / "benchmarks.md"
 _TRIES = 4
 
+Cases = dict[str, list[dict[str, Any]]]
 Times = dict[int, float | None]
 """Size → CPU seconds; None where there was no answer in time (larger sizes are then not asked)."""
 
@@ -225,8 +230,84 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--largest", type=int, default=SIZES[-1], metavar="N", help="largest size in characters")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for one call (default 10)")
     parser.add_argument("--growth", type=float, default=3.0, metavar="TIMES", help="allowed growth (default 3)")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="the rivals' figures: read if there, else written")
     parser.add_argument("--venvs", type=Path, default=None, metavar="DIR", help="where the rivals' environments go")
     return parser.parse_args()
+
+
+@dataclass
+class Results:
+    """What was measured of parsers.
+
+    Attributes:
+        times: Parser → shape → size → CPU seconds.
+        passed: Parser → file of cases → the ids that it meets.
+        versions: Package → version.
+    """
+
+    times: dict[str, dict[str, Times]] = field(default_factory=dict)
+    passed: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write them as JSON."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """Read what :meth:`save` wrote."""
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        times = {
+            parser: {shape: {int(size): s for size, s in sizes.items()} for shape, sizes in shapes.items()}
+            for parser, shapes in kept.pop("times").items()
+        }
+        return cls(times=times, **kept)
+
+
+def measure_rivals(options: argparse.Namespace, shapes: list[Shape], sizes: list[int], cases: Cases) -> Results:
+    """All figures of the other frameworks' parsers, measured or taken from where they were kept."""
+    if options.results and options.results.exists():
+        return Results.load(options.results)
+    found = Results()
+    for name, python in environments(options.venvs).items():
+        worker = Worker(name, python, options.timeout)
+        found.times[name] = {}
+        for shape in progress(name, shapes):
+            found.times[name][shape.name] = measure(worker, shape, sizes)
+        found.passed[name] = {which: passed_by_rival(worker, entries) for which, entries in cases.items()}
+        found.versions |= worker.versions
+        worker.close()
+    if options.results:
+        found.save(options.results)
+    return found
+
+
+def measure_us(
+    options: argparse.Namespace, shapes: list[Shape], sizes: list[int], cases: Cases
+) -> tuple[Results, list[str]]:
+    """All figures of our parser in its two modes, and what is wrong with them."""
+    found, failed = Results(), []
+    workers = {mode: Worker(name, Path(sys.executable), options.timeout) for mode, name in OURS.items()}
+    for worker in workers.values():
+        found.times[worker.name] = {}
+        for shape in progress(worker.name, shapes):
+            times, wrong = measure_ours(worker, shape, sizes, options.growth)
+            found.times[worker.name][shape.name] = times
+            if wrong:
+                failed.append(f"{worker.name}, {shape.name}: {'; '.join(wrong)}")
+    found.passed["taograph"] = {which: passed_by_ours(workers, entries) for which, entries in cases.items()}
+    for worker in workers.values():
+        found.versions |= worker.versions
+        worker.close()
+    return found, failed
+
+
+def progress(name: str, shapes: list[Shape]) -> Iterator[Shape]:
+    """The shapes, said on standard error as they come."""
+    for number, shape in enumerate(shapes, 1):
+        print(f"\r{name}: {number}/{len(shapes)} {shape.name:50.50}", end="", file=sys.stderr, flush=True)
+        yield shape
+    print(file=sys.stderr)
 
 
 def main() -> int:
@@ -235,46 +316,25 @@ def main() -> int:
     shapes = [shape for shape in SHAPES if options.only.lower() in shape.name.lower()]
     if not shapes or not sizes:
         raise SystemExit("no shape or no size is left")
-    pythons = environments(options.venvs) if options.rivals else {}
-    own = {mode: Worker(name, Path(sys.executable), options.timeout) for mode, name in OURS.items()}
-    rivals = {name: Worker(name, pythons[name], options.timeout) for name in RIVALS if name in pythons}
-
-    slower: dict[str, Times] = {}
-    all_times: dict[str, dict[str, Times]] = {worker.name: {} for worker in (*own.values(), *rivals.values())}
-    failed: list[str] = []
-    for number, shape in enumerate(shapes, 1):
-        print(f"\r{number}/{len(shapes)} {shape.name:60.60}", end="", file=sys.stderr, flush=True)
-        for worker in own.values():
-            times, wrong = measure_ours(worker, shape, sizes, options.growth)
-            all_times[worker.name][shape.name] = times
-            failed += [f"{worker.name}, {shape.name}: {reason}" for reason in wrong]
-        one, other = (all_times[worker.name][shape.name] for worker in own.values())
-        slower[shape.name] = {size: _slower(one.get(size), other.get(size)) for size in sizes}
-        for worker in rivals.values():
-            all_times[worker.name][shape.name] = measure(worker, shape, sizes)
-    print(file=sys.stderr)
-
-    files = {which: cases for which in ("shared", "own") if (cases := read_cases(which))}
-    totals = {which: len(cases) for which, cases in files.items()}
-    passed = {"taograph": {which: passed_by_ours(own, cases) for which, cases in files.items()}}
-    for name, worker in rivals.items():
-        passed[name] = {which: passed_by_rival(worker, cases) for which, cases in files.items()}
-
-    versions: dict[str, str] = {}
-    for worker in (*own.values(), *rivals.values()):
-        versions |= {f"{package}": number for package, number in worker.versions.items()}
-        worker.close()
-    about = machine(versions)
+    cases = {which: entries for which in ("shared", "own") if (entries := read_cases(which))}
+    ours, failed = measure_us(options, shapes, sizes, cases)
+    rivals = measure_rivals(options, shapes, sizes, cases) if options.rivals else Results()
+    one, other = (ours.times[name] for name in OURS.values())
+    slower = {
+        shape.name: {size: _slower(one[shape.name].get(size), other[shape.name].get(size)) for size in sizes}
+        for shape in shapes
+    }
+    about = machine(ours.versions | rivals.versions)
     linear = linear_summary(slower, sizes, options.timeout)
     table = linear_table(slower, sizes)
-    scores = case_table(passed, totals)
-    beside = rival_tables(all_times, sizes, options.timeout) if rivals else ""
+    scores = case_table(ours.passed | rivals.passed, {which: len(entries) for which, entries in cases.items()})
+    beside = rival_tables(ours.times | rivals.times, sizes, options.timeout) if options.rivals else ""
     print("\n".join((about, linear, table, beside, scores)))
     if options.write:
         details = "<details><summary>Every shape and size, milliseconds</summary>\n\n" + table + "\n</details>"
         write("parser, ours", about + "\n" + linear + "\n" + details)
-        if rivals:
-            write("parser, rivals", about + "\n" + beside)
+        if options.rivals:
+            write("parser, rivals", beside)
             write("parser, cases", scores)
     for reason in failed:
         print("FAILED", reason)

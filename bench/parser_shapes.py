@@ -75,6 +75,8 @@ ADVERSARIAL = (
     Shape("<think></think> repeated", "<think></think>"),
     Shape("<think> nested and closed", "<think>", close="</think>", end=f'\n{_GO}{{"x": 1}}'),
     Shape("</think> repeated", "</think>"),
+    Shape("thinking and thoughts in turn", "<think>a</think>\nThought: b\n"),
+    Shape("thinking within an action", "<think>a</think>\n", "Thought: go\nAction: a\n", "Action Input: {}"),
     Shape("<think repeated, no >", "<think "),
     Shape("< repeated", "<"),
     Shape("unclosed <think>, labels inside", _ROUND, "<think>\n"),

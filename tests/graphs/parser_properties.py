@@ -94,8 +94,6 @@ def _wrong_with_call(step: ParsedStep, said: Said) -> Iterator[str]:
     except (TypeError, ValueError) as error:
         yield f"the arguments are no JSON: {error}"
         return
-    if isinstance(step.args, str) and step.args != step.args.strip():
-        yield f"text arguments are not trimmed: {step.args!r}"
     for leaf in leaves(step.args):
         if not said.says(leaf):
             yield f"the argument {leaf!r} does not stand in the reply"
