@@ -192,11 +192,13 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         """Merge what the tasks of a step wrote; an ``Overwrite`` stands for all of it."""
         if not values:
             return False
-        if any(_get_overwrite(value)[0] for value in values):
+        held = self.value if isinstance(self.value, list) else ()
+        overwrites = [place for place, value in enumerate(values) if _get_overwrite(value)[0]]
+        messages = merged(held, values[: overwrites[0]] if overwrites else values)
+        if overwrites:
             super().update(values)  # refuses a second one
-            self.value = merged((), [list(self.value)])
-        else:
-            self.value = merged(self.value if isinstance(self.value, list) else (), values)
+            messages = merged(self.value, ())
+        self.value = messages
         return True
 
     def replay_writes(self, writes: Sequence[tuple[str, str, Any]]) -> None:
@@ -205,7 +207,7 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         for place, (_, _, value) in enumerate(writes):
             overwrites, given = _get_overwrite(value)
             if overwrites:
-                start, base = place + 1, merged((), [list(given or ())])
+                start, base = place + 1, merged(given or (), ())
         self.value = merged(base, (value for _, _, value in writes[start:]), again=True)
 
 
