@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 NOTHING = frozenset({"", "none", "null", "nil", "n/a", "na", "-", "无"})
@@ -23,14 +23,23 @@ _DEEPEST = 200
 
 _PREFIX = re.compile(
     r"\s*+(?:[*_]{1,3}+\s*+)?+(?:(?P<fence>`{3,}+|~{3,}+)[\w+-]*+\s*+|`\s*+|json\b\s*+)?+"
-    r"(?:(?P<name>[^\W\d][\w.]*+)\(\s*+)?+(?=[{\[\"])"
+    r"(?P<wrapped>(?:[^\W\d][\w.]*+)?+\(\s*+)?+(?=[{\[\"])"
 )
 _CLOSES = re.compile(r"\s*+\)")
 _LINE_ENDS = re.compile(r"[^\S\n]*+(?:`++|\)?+)[^\S\n]*+(?:<[|｜]|$)", re.MULTILINE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 # Ahead of a value: does this look like an object or a list that was meant as JSON?
-_STRING = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|[“„](?:[^”“])*+[”“]|‘[^’]*+’"
+_STRING = "|".join(
+    (
+        r"\"{3}(?:[^\"\\]|\\.|\"(?!\"{2}))*+\"{3}",
+        r"'{3}(?:[^'\\]|\\.|'(?!'{2}))*+'{3}",
+        r"\"(?:[^\"\\]|\\.)*+\"",
+        r"'(?:[^'\\]|\\.)*+'",
+        r"[“„][^”“]*+[”“]",
+        r"‘[^’]*+’",
+    )
+)
 _OBJECT = re.compile(
     rf"\{{\s*+(?:(?P<string>{_STRING})\s*+(?P<after>.)?|[\"'“„‘]|[\w$-]++\s*+[:=]|\}}|//|/\*|\#|$)", re.DOTALL
 )
@@ -42,6 +51,7 @@ _TOKEN = re.compile(
     (?P<string>{_STRING})
     | (?P<comment>//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|\#[^\n]*+)
     | (?P<open>[{{\[(]) | (?P<close>[}}\])]) | (?P<comma>,)
+    | (?P<number>[-+]?\d[\w.+-]*+)
     | (?P<word>[^\W\d][\w$-]*+(?:'\w++)*+)
     | (?P<other>[^"'“„‘/\#{{}}\[\](),A-Za-z_\s]++|\s++)
     | (?P<quote>["'“„‘]) | (?P<any>.)
@@ -50,7 +60,11 @@ _TOKEN = re.compile(
 )
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
 _PAIRS = {"{": "}", "[": "]", "(": ")"}
-_ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\')|(.))|(")', re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w.])-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?(?![\w.])")
+_ESCAPE = re.compile(
+    r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|(?:x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4}))|(\')|(.))|(")',
+    re.DOTALL,
+)
 
 
 class BadArgumentsError(ValueError):
@@ -59,10 +73,11 @@ class BadArgumentsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A JSON value in a reply: the value, and where it and what wraps it end."""
+    """A JSON value in a reply: the value, where it and what wraps it end, and whether it had to be mended."""
 
     value: Any
     end: int
+    repaired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +112,27 @@ def decode_at(text: str, at: int) -> JsonValue | None:
         at: Where the argument begins.
 
     Returns:
-        None where there is no valid JSON. A list or a text counts only if nothing follows it on its line.
+        None where there is none, not even as Python or sloppy JSON write it. A list or a text counts only if nothing
+        follows it on its line.
     """
     prefix = _PREFIX.match(text, at)
     if prefix is None:
         return None
     first = prefix.end()
-    if text[first] == '"' and prefix["name"]:
+    if text[first] == '"' and prefix["wrapped"]:
         return None
-    try:
-        value, end = DECODER.raw_decode(text, first)
-        value = sound(value)
-    except (ValueError, RecursionError):
+    found = value_at(text, first)
+    if found is None:
         return None
-    if prefix["name"]:
+    end = found.end
+    if prefix["wrapped"]:
         closing = _CLOSES.match(text, end)
         if closing is None:
             return None
         end = closing.end()
     if text[first] != "{" and not _LINE_ENDS.match(text, end):
         return None
-    return JsonValue(value, end)
+    return replace(found, end=end)
 
 
 def read_arguments(text: str, *, decoded: JsonValue | None, strict: bool, cut: bool) -> Arguments:
@@ -133,7 +148,7 @@ def read_arguments(text: str, *, decoded: JsonValue | None, strict: bool, cut: b
         BadArgumentsError: It was meant as JSON, and cannot be read.
     """
     if decoded is not None:
-        return Arguments(_unwrapped(decoded.value), rest=text)
+        return Arguments(_unwrapped(decoded.value), decoded.repaired, rest=text)
     if text.lower() in NOTHING or text in ('""', "''"):
         return Arguments({})
     body = _bare(text)
@@ -174,6 +189,23 @@ def _bare(text: str) -> str:
     return body.rstrip("` \t\n") if prefix["tick"] else body.rstrip()
 
 
+def value_at(text: str, at: int) -> JsonValue | None:
+    """The JSON value that begins at a place, or the object or list as Python or sloppy JSON write it, or None."""
+    try:
+        value, end = DECODER.raw_decode(text, at)
+        return JsonValue(sound(value), end)
+    except RecursionError:
+        return None
+    except ValueError:
+        last, cleaned, _ = _relaxed(text, at) if text[at] in "{[" else (None, "", False)
+    if last is None:
+        return None
+    try:
+        return JsonValue(loads(cleaned), last, repaired=True)
+    except ValueError:
+        return None
+
+
 def _structured(body: str, text: str, *, strict: bool, cut: bool) -> Arguments:
     """What was perhaps meant as an object or a list, and is not valid JSON."""
     if not _looks_meant(body):
@@ -208,7 +240,7 @@ def _looks_meant(body: str) -> bool:
     return found is not None and not (found["string"] and found["after"] in ("}", ","))
 
 
-def _relaxed(body: str) -> tuple[int | None, str, bool]:
+def _relaxed(body: str, at: int = 0) -> tuple[int | None, str, bool]:
     """Read a value as Python and sloppy JSON write it, once from left to right.
 
     Returns:
@@ -217,7 +249,6 @@ def _relaxed(body: str) -> tuple[int | None, str, bool]:
     out: list[str] = []
     closers: list[str] = []
     comma = False
-    at = 0
     while at < len(body):
         token = _TOKEN.match(body, at)
         if token is None:
@@ -227,6 +258,7 @@ def _relaxed(body: str) -> tuple[int | None, str, bool]:
         if kind == "quote":
             return None, "", True
         if kind == "comment" or (kind == "other" and piece.isspace()):
+            out.append(" ")
             continue
         if comma and kind != "close":
             out.append(",")
@@ -253,16 +285,19 @@ def _requoted(piece: str) -> str:
     """A text in whatever quotes as JSON has it."""
 
     def escape(found: re.Match[str]) -> str:
-        plain, hexed, apostrophe, other, quote = found.groups()
+        plain, hexed, long, apostrophe, other, quote = found.groups()
         if plain is not None:
             return found[0]
         if hexed is not None:
             return f"\\u00{hexed}"
+        if long is not None:
+            return chr(int(long, 16))
         if apostrophe is not None:
             return "'"
         return '\\"' if quote is not None else f"\\\\{other}"
 
-    return f'"{_ESCAPE.sub(escape, piece[1:-1])}"'
+    quotes = 3 if len(piece) >= 6 and piece[:3] in ('"""', "'''") else 1
+    return f'"{_ESCAPE.sub(escape, piece[quotes:-quotes])}"'
 
 
 def _guessed(body: str) -> Any:
@@ -282,6 +317,7 @@ def _guessed(body: str) -> Any:
 def _is_grounded(value: Any, body: str) -> bool:
     """Whether every leaf stands in the text, in this order."""
     said, at = _letters(body), 0
+    numbers = {float(found) for found in _NUMBER.findall(body)}
     for leaf in _leaves(value):
         if isinstance(leaf, str):
             wanted = _letters(leaf)
@@ -290,8 +326,8 @@ def _is_grounded(value: Any, body: str) -> bool:
         elif leaf is None or isinstance(leaf, bool):
             wanted = {None: "n", True: "true", False: "false"}[leaf]
         else:
-            wanted = ""  # 1.50 is 1.5: digits are written in many ways, and none is made up
-            if not re.search(r"\d", body):
+            wanted = ""  # 1.50 is 1.5
+            if float(leaf) not in numbers:
                 return False
         at = said.find(wanted, at)
         if at < 0:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from taograph.graphs.protocols.arguments import DECODER, loads, nothing_meant, sound
+from taograph.graphs.protocols.arguments import loads, nothing_meant, value_at
 
 _NAME = ("action", "tool", "tool_name", "toolname", "name", "function", "function_name")
 _ARGS = ("action_input", "arguments", "args", "parameters", "params", "tool_input", "input", "kwargs", "actioninput")
@@ -24,10 +24,12 @@ _FINAL = frozenset({"final answer", "final_answer", "finalanswer", "final"})
 
 # A JSON value counts at the start of a line, bare, or behind a fence or a tag.
 _OPENING = re.compile(
-    r"(?:^[^\S\n]*+|(?P<tag><tool_calls?>|\[TOOL_CALLS\]|<[|｜]python_tag[|｜]>|<[|｜]tool[_▁]calls?(?:[_▁]begin)?[|｜]>|"
-    r"<function_call>|functools)\s*+)(?:(?:`{3,}+|~{3,}+)[\w+-]*+\s*+)?+(?=[{\[])",
+    r"(?:(?P<tag><tool_calls?>|\[TOOL_CALLS\]|<[|｜]python_tag[|｜]>|<[|｜]tool[_▁]calls?(?:[_▁]begin)?[|｜]>|"
+    r"<function_call>|functools)\s*+|^[^\S\n]*+)(?:(?:`{3,}+|~{3,}+)[\w+-]*+\s*+)?+(?=[{\[])",
     re.MULTILINE,
 )
+_INLINE = re.compile(r"(?P<tag>\s*+)(?:(?:`{3,}+|~{3,}+)[\w+-]*+\s*+)?+(?=[{\[])")
+_WITHIN = re.compile(r"\{\s*+[\"'](?:name|action|tool|tool_name|function|type|id)[\"']\s*+:")
 _SECTION = re.compile(  # Kimi: functions.NAME:0<|tool_call_argument_begin|>{…}
     r"(?:<\|tool_calls_section_begin\|>\s*+)?+<\|tool_call_begin\|>\s*+(?:functions\.)?+(?P<name>[^\s<:]++)(?::\d++)?+\s*+"
     r"<\|tool_call_argument_begin\|>\s*+"
@@ -76,26 +78,52 @@ class Blob:
     more: bool = False
 
 
-def find_blob(text: str, start: int, end: int) -> Blob | None:
-    """The first step in a part of a reply that is written as JSON or as a native call, or None."""
+def find_blob(text: str, start: int, end: int, *, inline: bool = False) -> Blob | None:
+    """The first step in a part of a reply that is written as JSON or as a native call, or None.
+
+    Args:
+        text: The reply.
+        start: Where the part begins.
+        end: Where it ends.
+        inline: Whether a value right at the start counts, too, though no line begins there.
+    """
     native = _native(text, start, end)
     tried, at = 0, start
-    while tried < _MOST_TRIED and (opening := _OPENING.search(text, at, end)) is not None:
+    while tried < _MOST_TRIED:
+        opening = _INLINE.match(text, at, end) if inline and not tried else None
+        opening = opening or _OPENING.search(text, at, end)
+        if opening is None:
+            break
         if native is not None and native.start <= opening.start():
             return native
         tried, at = tried + 1, opening.end() + 1
-        try:
-            value, stop = DECODER.raw_decode(text, opening.end())
-            value = sound(value)
-        except (ValueError, RecursionError):
+        decoded = value_at(text, opening.end())
+        if decoded is None:
             continue
-        at = stop
-        stop = _end(text, stop)
+        value, at = decoded.value, decoded.end
+        stop = _end(text, at)
         whole = not text[start : opening.start()].strip() and stop >= end
         found = _read(value, opening.start(), stop, whole=whole or bool(opening["tag"]))
         if found is not None:
             return found
     return native
+
+
+def find_call(text: str, start: int, end: int) -> Blob | None:
+    """The first object within prose that names a tool and has its arguments, or None: a guess."""
+    at = start
+    for _ in range(_MOST_TRIED):
+        opening = _WITHIN.search(text, at, end)
+        if opening is None:
+            return None
+        at = opening.end()
+        decoded = value_at(text, opening.start())
+        if decoded is not None:
+            found = _read(decoded.value, opening.start(), decoded.end, whole=False)
+            if found is not None and found.tool and not found.both and isinstance(found.args, dict) and found.args:
+                return found
+            at = decoded.end
+    return None
 
 
 def _end(text: str, at: int) -> int:
@@ -117,12 +145,10 @@ def _native(text: str, start: int, end: int) -> Blob | None:
             first = _PARAMETER.match(text, stop)
         return Blob(at, _closed(text, stop), tool=opening["name"], args=args)
     if text.startswith("{", stop):
-        try:
-            value, stop = DECODER.raw_decode(text, stop)
-            value = sound(value)
-        except (ValueError, RecursionError):
+        decoded = value_at(text, stop)
+        if decoded is None:
             return None
-        return Blob(at, _closed(text, stop), tool=opening["name"], args=value)
+        return Blob(at, _closed(text, decoded.end), tool=opening["name"], args=decoded.value)
     closing = re.compile(r"<(?:/function|/invoke|\|tool_call_end\||｜tool▁call▁end｜)>").match(text, stop)
     return Blob(at, _closed(text, stop), tool=opening["name"], args={}) if closing else None
 
@@ -139,6 +165,9 @@ def _read(value: Any, start: int, end: int, *, whole: bool) -> Blob | None:
         value = value[0] if value else None
     if not isinstance(value, dict):
         return None
+    wrapped = next((value[key] for key in ("tool_calls", "tool_call", "function_call") if value.get(key)), None)
+    if isinstance(wrapped, list | dict):  # the whole message of an API
+        return _read(wrapped, start, end, whole=whole)
     fields = {str(key).strip().lower().replace(" ", "_").replace("-", "_"): inner for key, inner in value.items()}
     thought = _text(_first(fields, _THOUGHT))
     name, args = _call(fields)

@@ -17,18 +17,18 @@ from taograph.graphs.protocols.arguments import JsonValue, decode_at
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
 
 _WORDS: dict[LabelKind, str] = {
-    "input": r"action(?:[ \t]*+\d{1,4})?+[ \t_-]?input|行动[ \t]?输入|动作[ \t]?输入",
+    "input": r"action(?:[ \t]*+\d{1,4})?+[ \t_-]{0,3}+input|行动[ \t]?输入|动作[ \t]?输入",
     "action": r"action|行动|动作",
     "thought": r"thought|思考",
     "observation": r"observation|观察",
-    "answer": r"final[ \t_-]?answer|answer|最终答案|最终回答|答案",
+    "answer": r"final[ \t_-]{0,3}+answer|answer|最终答案|最终回答|答案",
 }
 _LABELS = "|".join(f"(?P<{kind}>{words})" for kind, words in _WORDS.items())
 _MARK = re.compile(
     rf"""
     ^[^\S\n]*+(?P<fence>`{{3,}}+|~{{3,}}+)
     | (?P<think><(?P<close>/)?think(?:ing)?>)
-    | ^[^\S\n]*+(?:(?:[-*+•]|\d{{1,3}}[.)])[^\S\n]++)?+(?:\#{{1,6}}[^\S\n]*+)?+
+    | (?:^|(?<=</think>)|(?<=</thinking>))[^\S\n]*+(?:(?:[-*+•]|\d{{1,3}}[.)])[^\S\n]++)?+(?:\#{{1,6}}[^\S\n]*+)?+
       (?P<bold>[*_`]{{1,3}}+)?+[^\S\n]*+
       (?:{_LABELS})
       [^\S\n]*+(?:\#?\d{{1,4}})?+[^\S\n]*+
@@ -68,7 +68,7 @@ class Marks:
         thoughts: What stood in ``<think>`` parts.
         base: Where the reply begins, behind a thought whose opening tag was in the prompt.
         unclosed: Where a ``<think>`` begins that is not closed, if there is one ahead of an answer.
-        decoded: The JSON value behind the first "Action Input", where there is one.
+        decoded: The JSON value behind the first action's "Action Input", where there is one.
         holes: The ``<think>`` parts, as spans.
     """
 
@@ -128,7 +128,8 @@ def scan(text: str, start: int = 0, *, fenced: bool = False) -> Marks:
             mark = _mark(text, match)
             at = mark.value
             found.labels.append(mark)
-            if mark.kind == "input" and found.decoded is None and decodes < _MOST_DECODED:
+            of_action = mark.kind == "input" and len(found.labels) > 1 and found.labels[-2].kind == "action"
+            if of_action and found.decoded is None and decodes < _MOST_DECODED:
                 decodes += 1
                 found.decoded = decode_at(text, mark.value)
                 at = found.decoded.end if found.decoded else at

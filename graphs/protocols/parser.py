@@ -15,27 +15,39 @@ from dataclasses import replace
 from typing import Any
 
 from taograph.graphs.protocols.arguments import Arguments, BadArgumentsError, nothing_meant, read_arguments
-from taograph.graphs.protocols.blobs import Blob, find_blob
+from taograph.graphs.protocols.blobs import Blob, find_blob, find_call
 from taograph.graphs.protocols.labels import Mark, Marks, scan
 from taograph.graphs.protocols.step import ParsedStep, StepError
 
-_OUTER_FENCE = re.compile(r"\s*+(?:`{3,}+|~{3,}+)[^\S\n]*+[\w+-]*+[^\S\n]*+\n")
+_OUTER_FENCE = re.compile(r"\s*+(?P<mark>`{3,}+|~{3,}+)[^\S\n]*+[\w+-]*+[^\S\n]*+\n")
 _SPECIAL = re.compile(r"<[|｜][^<>\n]{1,60}[|｜]>|</s>|<end_of_turn>|<eos>|</?tool_calls?>")
 _TURN_END = re.compile(r"<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|</s>|<end_of_turn>|<｜end▁of▁sentence｜>")
 _PARTIAL = re.compile(
     r"\n[^\S\n]*+[*_#]{0,3}+[^\S\n]*+(?:Obs(?:e(?:r(?:v(?:a(?:t(?:i(?:o(?:n)?)?)?)?)?)?)?)?)[^\S\n]*+\Z"
 )
 _MID_ANSWER = re.compile(r"(?:\bfinal[ \t]answer|最终答案)[^\S\n]{0,3}[:：]", re.IGNORECASE)
-_MID_CALL = re.compile(r"\baction[^\S\n]{0,3}[:：][^\n]{1,200}\baction[ \t]input[^\S\n]{0,3}[:：]", re.IGNORECASE)
+_MID_CALL = re.compile(
+    r"\baction[^\S\n]{0,3}[:：][^\n]{1,200}\n?[^\n]{0,40}\baction[ \t]input[^\S\n]{0,3}[:：]", re.IGNORECASE
+)
+_FENCED_CALL = re.compile(r"^[^\S\n]*+action[^\S\n]*+[:：][^\n]*+\n[^\S\n]*+action input[^\S\n]*+[:：]", re.I | re.M)
+_BROKEN_CALL = re.compile(
+    r"(?:`{3,}\w*+\s*+)?+[{\[]\s*+\{?+\s*+[\"'](?:name|action|tool|tool_name|function|thought)[\"']\s*+:", re.IGNORECASE
+)
+_CALL_TAG = re.compile(r"<tool_calls?>|\[TOOL_CALLS\]|<[|｜]tool[_▁]call|<[|｜]python_tag|<function=|<invoke name=")
 _FENCE_LINE = re.compile(r"^[^\S\n]*+(?:`{3,}+|~{3,}+)", re.MULTILINE)
 _CALL = re.compile(r"([^\W\d][\w.-]*+)\((.*)\)\Z", re.DOTALL)
+_NAMED = re.compile(r"\A([^\W\d][\w.-]*+)\(.*\Z")
+_SPACED_OBJECT = re.compile(r"\A([^\W\d][\w.-]*+)[ \t]++\((?=\s*+\{)")
 _BRACKETS = re.compile(r"([^\W\d][\w.-]*+)\[(.+)\]\Z")
-_GLOSS = re.compile(r"\s+(?:\(.*\)|[-–—#]\s.*|//.*)\Z")
+_GLOSS = re.compile(r"(?:\s+(?:\(.*\)|[-–—#]\s.*|//.*)|[:：]\s.*)\Z")
 _AROUND = " \t\"'`*“”‘’«»[]<>.,;:!"
 _OPENED = re.compile(r"(?:(?:^|\n)[^\S\n]{0,3}(?:`{3}|~{3})\w{0,20}|<tool_calls?>)\Z")
 _QUOTED = 160
 _LONGEST_TOKEN = 70
 _LONGEST_NAME = 300
+# Blanks, and characters that nobody sees: marks of byte order, of direction and of width.
+_INVISIBLE = " \t\n\v\f\u3000\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
+_NO_TOOL = frozenset({"no action", "no tool", "no action needed", "no tool needed"})
 _FINALS = frozenset({"final answer", "最终答案"})
 
 
@@ -52,11 +64,10 @@ def parse_step(text: str, *, tools: Collection[str] = (), strict: bool = False) 
     Returns:
         The step; whatever the text is, nothing is raised.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _without_tail(text)
-    if not text.strip():
+    text = _without_tail(text.replace("\r\n", "\n").replace("\r", "\n").lstrip(_INVISIBLE))
+    if not text:
         return _error("empty", "The reply was empty.")
-    outer = _OUTER_FENCE.match(text)
+    outer = _outer_fence(text)
     marks = scan(text, outer.end() if outer else 0, fenced=outer is not None)
     if outer is not None and not marks.labels:
         marks = scan(text)
@@ -92,22 +103,31 @@ class _Reading:
         if decisive is not None and decisive.kind == "action" and self.first is not None:
             start, end = decisive.value, self._end(self.first)
             if "{" in self.text[start:end] and not self._has_input(self.first):
-                found = find_blob(self.text, start, end)
+                found = find_blob(self.text, start, end, inline=True)
                 if found is not None and not self.text[start : found.start].strip():
                     return replace(found, start=decisive.start)
         end = len(self.text) if decisive is None else decisive.start
-        if observed is not None and observed.start < end and observed is not self.labels[0]:
-            end = observed.start
-        elif decisive is not None:
+        seen = observed is not None and observed.start < end and self.text[self.marks.base : observed.start].strip()
+        if observed is not None and seen:
+            found = find_blob(self.text, self.marks.base, observed.start)
+            if found is not None or decisive is None:
+                return found
+        if decisive is not None:
             # What stands in a thought is a call only if it names a tool there is.
             found = find_blob(self.text, self.marks.base, end)
             return found if found is not None and found.tool in self.tools else None
-        return find_blob(self.text, self.marks.base, end)
+        found = find_blob(self.text, self.marks.base, end)
+        if found is None and not self.strict and not self.labels:
+            found = find_call(self.text, self.marks.base, end)
+            return found if found is not None and (not self.tools or found.tool in self.tools) else None
+        return found
 
     def _from_blob(self, blob: Blob) -> ParsedStep:
         thought = blob.thought or self._thought(blob.start)
         dropped = blob.more or bool(self.text[blob.end :].strip())
-        if blob.both and self.strict:
+        if self.strict and (
+            blob.both or (blob.tool and any(m.kind == "answer" and m.start >= blob.end for m in self.labels))
+        ):
             return self._both(thought)
         if blob.answer is not None and not blob.both:
             if not blob.answer.strip():
@@ -135,12 +155,17 @@ class _Reading:
         if not self.labels and not prose:
             what = "There was only thinking" if self.marks.thoughts else "The reply was empty"
             return _error("incomplete" if self.marks.thoughts else "empty", f"{what}, and no step.", thought)
-        if self.strict or self.labels or _MID_CALL.search(prose):
+        if self.strict or self.labels or _MID_CALL.search(prose) or _FENCED_CALL.search(prose):
             found = "a thought" if self.labels else "prose"
             return _error(
                 "missing_action", f"There was {found} and neither an action nor an answer: {_quote(prose)}.", thought
             )
-        return ParsedStep("final", "\n".join(self.marks.thoughts), answer=_unfenced(prose))
+        if _BROKEN_CALL.match(prose) or _CALL_TAG.search(prose):
+            return _error("bad_arguments", f"There was a call that cannot be read: {_quote(prose)}.", thought)
+        answer = _unfenced(prose)
+        if not answer:
+            return _error("empty", "The reply was empty.", thought)
+        return ParsedStep("final", "\n".join(self.marks.thoughts), answer=answer)
 
     def _answer(self) -> ParsedStep:
         """The last answer of those that come before any action or observation."""
@@ -191,6 +216,9 @@ class _Reading:
             return _error("empty", "The answer was empty.", thought)
         if self.strict and answered is not None:
             return self._both(thought)
+        region = self.marks.text(self.text, self.labels[n - 1].value, mark.start)
+        if "(" in region and not self.text[mark.value : end].strip() and _read_call(region) is not None:
+            return self._without_input(region, tool, thought, end, answered)
         decoded = self.marks.decoded
         start = mark.value if decoded is None or decoded.end > end else decoded.end
         raw = _unfenced(_without_tail(self.marks.text(self.text, start, end)).strip())
@@ -254,7 +282,7 @@ class _Reading:
         """The name of a tool without what models put around it."""
         line = _without_tail(line).strip()
         while line and line not in self.tools and len(line) < _LONGEST_NAME:
-            bare = _GLOSS.sub("", line.strip(_AROUND)).strip(_AROUND)
+            bare = _NAMED.sub(r"\1", _GLOSS.sub("", line.strip(_AROUND))).strip(_AROUND)
             if bare == line:
                 break
             line = bare
@@ -281,15 +309,28 @@ class _Reading:
         return self.marks.unclosed < self._end(last)
 
 
+def _outer_fence(text: str) -> re.Match[str] | None:
+    """The fence around a whole reply; one that is closed before the step begins is none."""
+    opening = _OUTER_FENCE.match(text)
+    if opening is None:
+        return None
+    mark = re.escape(opening["mark"])
+    closing = re.compile(rf"^[^\S\n]*+{mark}[^\S\n]*+$", re.MULTILINE).search(text, opening.end())
+    if closing is None or not text[closing.end() :].strip():
+        return opening
+    behind = scan(text, closing.end()).labels
+    return opening if not behind or behind[0].kind == "observation" else None
+
+
 def _no_tool(line: str, tool: str) -> bool:
     """Whether an action says that there is none."""
-    said = tool or line.strip(" \t*`")
-    return bool(said) and nothing_meant(said)
+    said = tool or line.strip(" \t*`\"'")
+    return bool(said) and (nothing_meant(said) or said.lower() in _NO_TOOL)
 
 
 def _read_call(region: str) -> tuple[str, Arguments] | None:
     """``tool(key=value)``, ``tool("text")`` or ``Tool[text]``, as a name and arguments."""
-    line = region.strip().strip("`* \t")
+    line = _SPACED_OBJECT.sub(r"\1(", region.strip().strip("`* \t"), count=1)
     if (brackets := _BRACKETS.match(line)) is not None:
         return brackets[1], Arguments(brackets[2].strip())
     call = _CALL.match(line)
