@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,7 +97,7 @@ class PaperStep(ParsedStep):
     @property
     def asks_again(self) -> bool:
         """Whether there is no action yet, so that it is asked for alone."""
-        return self.error in ("missing_action", "empty")
+        return self.error in ("missing_action", "empty") and not self.written
 
 
 def parse_paper_step(
@@ -172,6 +172,15 @@ def resolve(step: PaperStep, tools: Collection[str]) -> PaperStep:
     if ANY_ACTION in tools:
         return replace(step, kind="action", tool=ANY_ACTION, args=step.written, error=None, detail="")
     return step
+
+
+def as_text_argument(step: PaperStep, parameters: Sequence[str]) -> PaperStep:
+    """An action of a tool of one parameter, its argument under it: also an empty text, and JSON that is just data."""
+    args = step.args
+    meant = isinstance(args, dict) and (not args or not args.keys().isdisjoint(parameters))
+    if step.kind != "action" or len(parameters) != 1 or meant:
+        return step
+    return replace(step, args={parameters[0]: step.inner if isinstance(args, dict) else args})
 
 
 def as_written(step: PaperStep, args: Any) -> dict[str, Any]:
@@ -273,6 +282,4 @@ def _error(
         "missing_action_input": f"There is nothing between the brackets: {shown}" if shown else "The action is empty.",
         "incomplete": f"The end is missing: {shown}",
     }.get(error, f"This is no action: {shown}")
-    how = "Write the action as Name[input] on a line of its own, or Finish[answer] to answer."
-    detail = f"{said}\n{how}"
-    return PaperStep("error", thought, error=error, truncated=truncated, detail=detail, written=written)
+    return PaperStep("error", thought, error=error, truncated=truncated, detail=said, written=written)

@@ -9,11 +9,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from taograph.graphs.protocols.paper import ANY_ACTION, QUESTIONS, WRITTEN, PaperDialect
 from taograph.graphs.protocols.samples import sample_arguments
+from taograph.graphs.protocols.step import ParsedStep
+from taograph.graphs.protocols.text import LOOPS_OWN, THOUGHT
 from taograph.graphs.protocols.text_labels import as_data
 from taograph.graphs.protocols.text_tools import OfferedTool, compact
 from taograph.tools.outcome import NOTHING
-
-_FEEDBACK = "taograph_feedback"  # the loop's mark on what it says itself; the loop stands above this package
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,31 @@ def paper_instruction(tools: Sequence[OfferedTool], dialect: PaperDialect = QUES
         "Finish[answer]: gives the answer and ends the task. Use it as soon as the observations tell the answer.",
     ]
     return "\n".join(lines)
+
+
+def paper_choice(choice: str | None) -> str:
+    """What a request says about which action is wanted.
+
+    Args:
+        choice: None: the model decides; "any": a tool; "none": the answer; else the name of a tool.
+
+    Returns:
+        One line, or an empty text where the model decides.
+    """
+    match choice:
+        case None:
+            return ""
+        case "none":
+            return "The next action must be Finish[answer], from what is known by now."
+        case "any":
+            return "The next action must not be Finish."
+        case name:
+            return f"The next action must be {_capital(name)}."
+
+
+def paper_hint(step: ParsedStep) -> str:
+    """What to tell a model whose reply could not be read."""
+    return f"{step.detail}\nWrite the action as Name[input] on a line of its own, or Finish[answer] to answer."
 
 
 def _usage(tool: OfferedTool) -> str:
@@ -121,7 +146,7 @@ class _Writing:
         match message:
             case HumanMessage():
                 self._close()
-                asks = self._answered and _FEEDBACK not in message.additional_kwargs
+                asks = self._answered and LOOPS_OWN not in message.additional_kwargs
                 (self._ask if asks else self._tell)(str(message.text))
             case ToolMessage():
                 if message.tool_call_id in self._open:
@@ -161,7 +186,7 @@ class _Writing:
             label = f"Thought {self._number}" if self._dialect.numbered else "Action"
             self._rounds.append(_Round(f"{label}: {self._plain(said.strip())}"))
         else:
-            thought = message.additional_kwargs.get("reasoning_content")
+            thought = message.response_metadata.get(THOUGHT, message.additional_kwargs.get("reasoning_content"))
             action = str(kept["text"]) if kept.get("answer") == said else f"Finish[{said}]"
             self._act(thought if isinstance(thought, str) else "", action)
             self._answered = True

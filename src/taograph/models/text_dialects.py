@@ -14,12 +14,19 @@ from taograph.graphs.protocols.paper import (
     WRITTEN,
     PaperDialect,
     PaperStep,
+    as_text_argument,
     as_written,
     parse_paper_action,
     parse_paper_step,
     resolve,
 )
-from taograph.graphs.protocols.paper_text import PaperPrompt, paper_instruction, render_paper
+from taograph.graphs.protocols.paper_text import (
+    PaperPrompt,
+    paper_choice,
+    paper_hint,
+    paper_instruction,
+    render_paper,
+)
 from taograph.graphs.protocols.parser import parse_step
 from taograph.graphs.protocols.step import ParsedStep
 from taograph.graphs.protocols.text import (
@@ -30,7 +37,7 @@ from taograph.graphs.protocols.text import (
     plain_completion_text,
 )
 from taograph.graphs.protocols.text_labels import labels
-from taograph.graphs.protocols.text_prompts import choice_text, stop_texts, system_text
+from taograph.graphs.protocols.text_prompts import choice_text, retry_hint, stop_texts, system_text
 from taograph.models.text_offers import Offer
 from taograph.models.text_stream import StepStream
 
@@ -64,6 +71,12 @@ class Dialect(Protocol):
 
     def parse(self, stream: StepStream, *, cut: bool, strict: bool = False) -> ParsedStep:
         """The step that the reply says; ``cut`` where a length limit ended it."""
+
+    def wanted(self) -> str:
+        """What the request says about what the reply has to be; empty where the model decides."""
+
+    def hint(self, step: ParsedStep) -> str:
+        """What to tell the model whose reply, an error, could not be read."""
 
     def remarks(self, step: ParsedStep) -> dict[str, Any]:
         """What is to be kept of a step for later requests, in the message's ``response_metadata``."""
@@ -116,8 +129,7 @@ class LabelDialect:
         if self._offer.answer_schema is not None:
             system += "\n\n" + _answer_form(self._offer.answer_schema, self._language)
         # At the end: the prefix stays what it was for the other requests of a run.
-        wanted = choice_text(self._offer.choice, list(tools), language=self._language) if tools else ""
-        told = [*messages, loops_own(wanted)] if wanted else messages
+        told = [*messages, loops_own(self.wanted())] if self.wanted() else messages
         stop = stop_texts(self._language)
         if self._completion:
             return Request(
@@ -155,6 +167,15 @@ class LabelDialect:
             step = replace(step, kind="error", error="incomplete", detail=detail)
         return step
 
+    def wanted(self) -> str:
+        """As :class:`Dialect`."""
+        tools = list(self._offer.tools)
+        return choice_text(self._offer.choice, tools, language=self._language) if tools else ""
+
+    def hint(self, step: ParsedStep) -> str:
+        """As :class:`Dialect`."""
+        return retry_hint(step, self._language)
+
     def remarks(self, step: ParsedStep) -> dict[str, Any]:
         """As :class:`Dialect`: nothing."""
         return {}
@@ -177,10 +198,8 @@ class PaperForm:
     def ask(self, messages: Sequence[BaseMessage]) -> Request:
         """As :class:`Dialect`."""
         self._thought = None
-        tools = self._offer.tools
-        wanted = choice_text(self._offer.choice, list(tools)) if tools else ""
         self._prompt = render_paper(
-            [*messages, loops_own(wanted)] if wanted else messages,
+            [*messages, loops_own(self.wanted())] if self.wanted() else messages,
             self._paper,
             instruction=self._instruction(),
             strict_original=self._strict,
@@ -207,7 +226,17 @@ class PaperForm:
             step = parse_paper_step(stream.text, number=self._prompt.number, **form)
         else:
             step = parse_paper_action(stream.text, thought=self._thought, **form)
-        return resolve(step, self._offer.tools)
+        step = resolve(step, self._offer.tools)
+        tool = self._offer.tools.get(step.tool or "")
+        return as_text_argument(step, list(tool.parameters.get("properties") or {})) if tool else step
+
+    def wanted(self) -> str:
+        """As :class:`Dialect`."""
+        return paper_choice(self._offer.choice) if self._offer.tools else ""
+
+    def hint(self, step: ParsedStep) -> str:
+        """As :class:`Dialect`."""
+        return paper_hint(step)
 
     def remarks(self, step: ParsedStep) -> dict[str, Any]:
         """As :class:`Dialect`: the model's own words."""

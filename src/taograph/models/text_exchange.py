@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from uuid import uuid4
 
+import json_repair  # noqa: F401 - the parser wants it when a reply is broken, and an event loop cannot wait for files
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolCall, UsageMetadata
 from langchain_core.messages.ai import add_usage
@@ -23,7 +24,6 @@ from taograph.graphs.protocols.fitting import UnfitArgumentsError, fit_arguments
 from taograph.graphs.protocols.native import read_reply
 from taograph.graphs.protocols.step import ParsedStep, StepError
 from taograph.graphs.protocols.text import THOUGHT
-from taograph.graphs.protocols.text_prompts import choice_text, retry_hint
 from taograph.models.text_dialects import Dialect, Request, loops_own
 from taograph.models.text_inner import Piece
 from taograph.models.text_offers import Offer
@@ -102,7 +102,6 @@ class Exchange:
         offer: What the model may do.
         messages: The conversation.
         stop: The caller's own stop texts.
-        language: Of hints.
         on_malformed: What becomes of a reply that cannot be read.
         retries: How often it is asked for again.
 
@@ -118,12 +117,11 @@ class Exchange:
         messages: Sequence[BaseMessage],
         *,
         stop: Sequence[str] = (),
-        language: str = "en",
         on_malformed: OnMalformed = "retry",
         retries: int = 2,
     ) -> None:
         self._dialect, self._offer, self._messages = dialect, offer, list(messages)
-        self._stop, self._language = tuple(stop), language
+        self._stop = tuple(stop)
         # Without tools nobody asked for a step: what cannot be read as one is a reply like any other.
         self._raises = on_malformed == "retry" and bool(offer.tools)
         self._retries_left = retries if self._raises else 0
@@ -211,9 +209,7 @@ class Exchange:
             step = self._dialect.parse(self._reply.stream, cut=cut, strict=True)
         fault = _fault(step, self._offer)
         if fault is not None:
-            names = list(self._offer.tools)
-            hint = choice_text(self._offer.choice, names, language=self._language) if names else ""
-            return replace(step, kind="error", error=fault[0], detail=fault[1]), hint
+            return replace(step, kind="error", error=fault[0], detail=fault[1]), self._dialect.wanted()
         if step.kind == "action":
             try:
                 args = fit_arguments(step.args, tool.parameters, tool.name) if tool else _of_no_tool(step.args)
@@ -221,7 +217,7 @@ class Exchange:
                 step = replace(step, kind="error", error="bad_arguments", detail=str(unfit))
             else:
                 step = replace(step, args=args)
-        return step, retry_hint(step, self._language) if step.kind == "error" else ""
+        return step, self._dialect.hint(step) if step.kind == "error" else ""
 
     def _failed(self, step: ParsedStep, hint: str) -> Iterator[AIMessageChunk]:
         text = self._reply.stream.text.strip()
@@ -240,7 +236,7 @@ class Exchange:
             self.request = None
             raise MalformedStepError(step, text, self._usage, self._unread + 1)
         else:
-            yield from self._conclude(text, step, reasoning=self._reasoning.but_the_thought, hint=hint)
+            yield from self._conclude(text, step, reasoning=self._reasoning.text, hint=hint)
 
     def _conclude(
         self,

@@ -282,7 +282,6 @@ class TextReAct(BaseChatModel):
             offer,
             messages,
             stop=stop if stop is not None else self.stop or (),
-            language=self.language,
             on_malformed=self.on_malformed,
             retries=self.retries,
         )
