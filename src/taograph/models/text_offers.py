@@ -39,7 +39,7 @@ def as_bound(sources: Sequence[Any]) -> list[dict[str, Any]]:
     """Tools in any form as they are bound: as traces, and others who look at a bound model, know them.
 
     Raises:
-        ValueError: One is no tool, or two have the same name.
+        ValueError: One is no tool, or two that differ have the same name.
     """
     return [_bound(tool) for tool in _read_all(sources).values()]
 
@@ -84,10 +84,14 @@ def _read_all(sources: Sequence[Any]) -> dict[str, OfferedTool]:
     tools: dict[str, OfferedTool] = {}
     for source in sources:
         tool = _read(source)
-        if tool.name in tools:
+        if _arguments(tools.setdefault(tool.name, tool)) != _arguments(tool):
             raise ValueError(f"two tools are named {tool.name!r}: rename one, since a call could mean either")
-        tools[tool.name] = tool
     return tools
+
+
+def _arguments(tool: OfferedTool) -> set[str]:
+    """What two forms of one tool have in common, whatever titles and descriptions they have."""
+    return set(tool.parameters.get("properties") or ())
 
 
 def _read(source: Any) -> OfferedTool:

@@ -33,12 +33,12 @@ class _Doubtful:
 
 _FORMS = {" ": "[ \t]", ":": r"[^\S\n]{0,3}[:：]"}
 _LONGEST = 24
-_TOKENS = ("<|", "<｜", "</s>", "<end_of_turn>", "<eos>", "<tool_call", "</tool_call")
+_TOKENS = ("<|", "<｜", "</s>", "<end_of_turn>", "<eos>", "<tool_call", "</tool_call", "<think", "</think")
 # Within a thought also calls in a format of their own, and an answer in the midst of a line.
 _IN_ANSWERS = _Doubtful(*_TOKENS)
 _IN_THOUGHTS = _Doubtful(
     *_TOKENS,
-    *("<think", "</think", "<function", "<invoke", "[tool_calls]", "functools"),
+    *("<function", "<invoke", "[tool_calls]", "functools"),
     *("final answer:", "最终答案:", "```", "~~~"),
 )
 

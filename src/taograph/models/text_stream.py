@@ -20,10 +20,12 @@ from taograph.models.text_outlet import Outlet, Stops
 
 # A line may begin with a label as long as it is no more than marks, a word or two, and a number.
 _MAY_BE_LABEL = re.compile(r"[\W\d_]{0,40}(?:[^\W\d_]{1,14}[\W\d_]{0,16}){0,2}")
+_UNSEEN = " \t\n\v\f\r\u3000\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
 _LINES = re.compile(r"[^\n]*+\n|[^\n]++")
 _COLON = re.compile(r"[:：]")
 _LONGEST_HEAD = 80
 _BOLD = "*_`"
+_BOLD_ONLY = re.compile(r"[^\S\n]*[*_`]*")
 _BOLD_END = re.compile(r"(?:[^\S\n]*[*_`]+)?")
 _TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"[^\S\n]*+(`{3,}+|~{3,}+)([^\n]*)")
@@ -96,6 +98,7 @@ class StepStream:
         self._over = False
         self._value = _Value()
         self._thinking = _Thinking()
+        self._tagged = False
         self._looked = 0  # so many kept pieces were looked through for tags
         self._shown: dict[Kind, list[str]] = {"thought": [], "answer": []}
 
@@ -115,6 +118,8 @@ class StepStream:
 
     def feed(self, piece: str) -> list[Delta]:
         """Read a piece; returns what can be shown now."""
+        if not (self._plain or self._kept or self._pending):
+            piece = piece.lstrip(_UNSEEN)
         piece, self._return = self._return + piece, ""
         if piece.endswith("\r"):  # it may be the first half of a line break
             piece, self._return = piece[:-1], "\r"
@@ -143,7 +148,7 @@ class StepStream:
         """Read a line, or what there is of it yet."""
         if self._mode is _Mode.THINKING:
             line = self._think(line)
-        elif self._line_begins and not self._value.in_text and self._mode is not _Mode.PLAIN:
+        if line and self._line_begins and self._mode not in (_Mode.PLAIN, _Mode.THINKING) and not self._value.in_text:
             if not (ended or line.endswith("\n")) and _undecided(line):
                 self._pending = line
                 return
@@ -169,10 +174,10 @@ class StepStream:
         """Read on within the thinking that a reply begins with; returns what stands behind it."""
         at = self._thinking.pass_on(text)
         self._kept.append(text[:at])
-        self._line_begins = False
         if at is None:
             return ""
-        self._mode, self._looked = _Mode.PRELUDE, len(self._kept)
+        # A label may stand right behind the tag.
+        self._mode, self._looked, self._line_begins = _Mode.PRELUDE, len(self._kept), True
         return text[at:]
 
     def _begin_line(self, head: str) -> Mark | None:
@@ -204,12 +209,11 @@ class StepStream:
     def _ends(self, mark: Mark) -> bool:
         """Whether a label begins what is not part of the first step.
 
-        Nothing is cut of a reply that begins with prose, or has a ``<think>`` within it: a model may rehearse whole
-        steps while it thinks, also where the opening tag was in the prompt.
+        Nothing is cut of a reply that begins with prose, or has a ``<think>`` within it, see :meth:`_is_certain`.
         """
         if self._mode is _Mode.ANSWER:
             return True
-        if not (self.is_labelled or self._primed) or self._is_tagged():
+        if not self._begins_a_step or self._is_tagged():
             return False
         if mark.kind == "observation":
             return self._acted != "none" and bool("".join(self._kept).strip())
@@ -217,20 +221,21 @@ class StepStream:
 
     def _is_tagged(self) -> bool:
         """Whether there is a ``<think>`` so far, other than at the beginning."""
-        new = self._kept[self._looked :]
-        if not _TAG.search("".join(new)):
+        if not self._tagged:
+            self._tagged = _TAG.search("".join(self._kept[self._looked :])) is not None
             self._looked = len(self._kept)
-            return False
-        return True
+        return self._tagged
 
     def _label(self, mark: Mark, deltas: list[Delta]) -> None:
         self._value = _Value()
         match mark.kind:
-            case "thought" if self._mode is _Mode.PRELUDE and not mark.bold and self._is_certain():
+            case "thought" if (
+                self._mode is _Mode.PRELUDE and not mark.bold and not Outlet.is_doubtful("".join(self._aside))
+            ):
                 self._mode, self._outlet = _Mode.THOUGHT, Outlet()
             case "answer" if self._answers and not mark.bold and self._is_certain():
-                thought = self._outlet.rest() if self._mode is _Mode.THOUGHT else "".join(self._aside).strip()
-                self._show("thought", thought, deltas)
+                if self._mode is _Mode.THOUGHT:
+                    self._show("thought", self._outlet.rest(), deltas)
                 self._mode, self._outlet = _Mode.ANSWER, Outlet(answer=True)
             case "action" if not self._acted:
                 self._mode, self._acted, self._aside = _Mode.HELD, "action", []
@@ -240,11 +245,19 @@ class StepStream:
             case _:
                 self._mode = _Mode.HELD
 
+    @property
+    def _begins_a_step(self) -> bool:
+        return self.is_labelled or self._primed
+
     def _is_certain(self) -> bool:
-        """Whether what stands before a label is sure to be a thought."""
+        """Whether what stands before the label of an answer is sure to be a thought.
+
+        Prose need not be: a model whose ``<think>`` was in the prompt may rehearse whole steps in it, which count for
+        nothing once it is closed.
+        """
         if self._mode is _Mode.PRELUDE:
-            return not Outlet.is_doubtful("".join(self._aside))
-        return self._mode is _Mode.THOUGHT and not self._outlet.frozen
+            return self._begins_a_step and not self._aside
+        return self._mode is _Mode.THOUGHT and not self._outlet.frozen and self._begins_a_step
 
     def _body(self, text: str, deltas: list[Delta]) -> None:
         match self._mode:
@@ -253,7 +266,8 @@ class StepStream:
             case _Mode.ANSWER:
                 self._show("answer", self._outlet.pass_on(text), deltas)
             case _Mode.PLAIN:
-                self._show("answer", text, deltas)
+                self._show("answer", "".join([*self._aside, text]), deltas)
+                self._aside = []
             case _Mode.PRELUDE:
                 self._aside.append(text)
             case _Mode.HELD if self._acted == "action":
@@ -278,7 +292,7 @@ def _undecided(line: str) -> bool:
     if colon is None:
         return _MAY_BE_LABEL.fullmatch(line) is not None
     # Bold marks that close behind the colon belong to the label.
-    return any(mark in line[: colon.start()] for mark in _BOLD) and not line[colon.end() :].strip(f" \t{_BOLD}")
+    return any(mark in line[: colon.start()] for mark in _BOLD) and _BOLD_ONLY.fullmatch(line, colon.end()) is not None
 
 
 def _label_of(line: str) -> Mark | None:
