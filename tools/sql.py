@@ -125,7 +125,8 @@ def _open(url: str, max_rows: int, seconds: float, allowed: frozenset[str]) -> D
     if scheme in _POSTGRES:
         if not all(map(find_spec, _POSTGRES_LIBRARIES)):
             raise ValueError("PostgreSQL is read with psycopg and sqlglot: pip install taograph[postgres]")
-        from taograph.tools.engines.sql_postgres import PostgresDatabase, check_url
+        from taograph.postgres_urls import check_url
+        from taograph.tools.engines.sql_postgres import PostgresDatabase
 
         plain = f"postgresql://{url.partition('://')[2]}"
         check_url(plain)

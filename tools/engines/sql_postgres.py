@@ -10,19 +10,17 @@ A role that may only read is still the better part: what it cannot see, no query
 from __future__ import annotations
 
 import logging
-import re
 import socket
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 from psycopg import RawCursor
-from psycopg.conninfo import conninfo_to_dict
 
-from taograph.redaction import HIDDEN, redact
+from taograph.postgres_urls import cause, hide
 from taograph.tools.engines.sql_base import CELL_CHARS, MAX_COLUMNS, NARROWER, Rows, SqlError, Table
 from taograph.tools.engines.sql_postgres_schema import read_tables
 from taograph.tools.engines.sql_statement import Statement, read_statement
@@ -154,17 +152,10 @@ class PostgresDatabase:
             connection.read_only = True
             return connection
         except psycopg.Error as error:
-            problem = self._hide(str(error))
+            problem = hide(self.url, str(error))
         # Beyond the handler, so that the driver's own error is not carried along.
         log.warning("the database can't be reached: %s", problem)
-        raise SqlError(f"The database can't be reached now ({_cause(problem)}). Go on without it.")
-
-    def _hide(self, text: str) -> str:
-        """A text without what the URL keeps secret."""
-        for name, value in conninfo_to_dict(self.url).items():
-            if "password" in name and value:
-                text = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", HIDDEN, text)
-        return redact(text)
+        raise SqlError(f"The database can't be reached now ({cause(problem)}). Go on without it.")
 
     def _told(self, error: psycopg.Error, *, cut: bool) -> str:
         """An error of the server, in words for the model."""
@@ -177,28 +168,11 @@ class PostgresDatabase:
         said = [error.diag.message_primary, error.diag.message_detail, error.diag.message_hint]
         told = ". ".join(part.rstrip(".") for part in said if part)
         if not told:
-            log.warning("a query failed: %s", self._hide(str(error)))
+            log.warning("a query failed: %s", hide(self.url, str(error)))
             return "The connection to the database was lost. Try again, or go on without it."
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
             told += ". sql_schema tells tables and columns"
-        return f"{self._hide(told)}."
-
-
-def check_url(url: str) -> None:
-    """Find out whether a URL can be read.
-
-    Raises:
-        ValueError: It can't; the message shows nothing of it.
-    """
-    # A sign of the password that is not written as it must be would make a piece of it the name of the host.
-    if re.fullmatch(r"\w+://([^@/?]*@)?[^@]*", url):
-        with suppress(psycopg.Error):
-            conninfo_to_dict(url)
-            return
-    raise ValueError(
-        "the database URL can't be read: write postgresql://user:password@host:port/database, with signs such as "
-        "@ : / # % in the password written as %40 %3A %2F %23 %25"
-    )
+        return f"{hide(self.url, told)}."
 
 
 def _set(cursor: RawCursor[Any], seconds: float) -> None:
@@ -238,18 +212,3 @@ def _hung_up(connection: psycopg.Connection[Any], seconds: float) -> Iterator[th
     finally:
         timer.cancel()
         timer.join()  # so that it never cuts the line of another connection with the same number
-
-
-def _cause(problem: str) -> str:
-    """Why there is no connection, without where to."""
-    if said := re.findall(r"FATAL:\s*(.+)", problem):
-        return str(said[-1]).strip()[:200]
-    known: Sequence[tuple[str, str]] = (
-        ("timeout", "it does not answer"),
-        ("refused", "nothing listens there"),
-        ("could not translate host name", "there is no such host"),
-        ("resolve host", "there is no such host"),
-        ("SSL", "no secure connection"),
-        ("No such file", "nothing listens there"),
-    )
-    return next((told for mark, told in known if mark.lower() in problem.lower()), "no connection")

@@ -1,0 +1,1 @@
+../../src/taograph/postgres_urls.py
