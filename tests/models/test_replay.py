@@ -31,6 +31,9 @@ def test_a_prompt_that_differs_by_a_blank_is_not_recorded() -> None:
     assert "not in the record of 2 calls" in said
     assert repr("Claim: a\nThought  1:") in said
     assert "as recorded up to character 17 of 20; then it has ' 1:' where the record has '1:'" in said
+    for asked, end in (("Claim: a", "then it ends where the record has"), (f"{next(iter(RECORD))} x", "record ends")):
+        with pytest.raises(NotRecordedError, match=end):
+            ReplayLLM(record=RECORD).invoke(asked)
 
 
 def test_nothing_is_made_up_where_nothing_is_like_it() -> None:

@@ -64,9 +64,10 @@ def _where(prompt: str, record: Mapping[str, str]) -> str:
     same = _shared(nearest, prompt)
     if not same:
         return said
+    here, there = (one[same : same + 60] for one in (prompt, nearest))
     return (
-        f"{said}. It is as recorded up to character {same} of {len(prompt)}; then it has {prompt[same : same + 60]!r} "
-        f"where the record has {nearest[same : same + 60]!r}"
+        f"{said}. It is as recorded up to character {same} of {len(prompt)}; then "
+        f"{f'it has {here!r}' if here else 'it ends'} where the record {f'has {there!r}' if there else 'ends'}"
     )
 
 
