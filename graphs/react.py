@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, BaseLLM
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
@@ -16,18 +16,19 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send
 
 from taograph.graphs.loop.acting import act, act_input
-from taograph.graphs.loop.agent import Protocol, Verifier, make_agent
+from taograph.graphs.loop.agent import Verifier, make_agent
 from taograph.graphs.loop.context import Context
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router, with_own_limit
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.reasoning import open_calls, reason
+from taograph.graphs.loop.speaking import Protocol
 from taograph.graphs.loop.state import ActInput, Input, Output, State
 from taograph.tools.catalog import default_tools
 
 
 def create_react_graph(
-    model: str | BaseChatModel | None,
+    model: str | BaseChatModel | BaseLLM | None,
     tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
     *,
     system_prompt: str | SystemMessage | None = None,
@@ -46,11 +47,13 @@ def create_react_graph(
     """Make a graph that answers a question by reasoning and acting.
 
     Args:
-        model: A chat model, its name ("openai:gpt-5-mini", "local", "http://host:port/v1#name"), or None: then
-            each run takes it from its ``Context``, or from what the environment configures.
+        model: A chat model, a completion model (asked in the text protocol), a name ("openai:gpt-5-mini",
+            "local", "http://host:port/v1#name"), or None: then each run takes it from its ``Context``, or from what
+            the environment configures.
         tools: Functions, LangChain tools or MCP tools; None is none.
         system_prompt: Instructions that stand before the conversation.
-        protocol: "native" for function calling; "auto" is the same until the text protocol is built.
+        protocol: "native" for function calling, "text" for Thought/Action/Observation written out; "auto" is
+            native where the model and its endpoint call functions and text where not, also learned during a run.
         examples: Worked examples as real turns: messages, or lists of messages. A small local model is given
             the tools' own when there are none.
         limits: What a run may use.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, BaseLLM
 from langchain_core.messages import AnyMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool
 from taograph.graphs.loop.internals import Injector
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.repair import is_sound
+from taograph.graphs.loop.speaking import Protocol, Spoken, declared, in_text, speaks_text
 from taograph.graphs.loop.structure import Structure, read_structure
 from taograph.models.prices import Price, model_name, price_of
 from taograph.models.resolving import resolve, safe_across_loops
@@ -22,7 +23,7 @@ from taograph.tools.policy import as_tool, policy_of
 from taograph.tools.results import READ_RESULT, read_result_tool
 from taograph.tools.schemas import fault_of_references
 
-Protocol = Literal["auto", "native", "text"]
+_REMEMBERED = 32
 Verifier = Callable[..., Any] | BaseChatModel | str
 
 
@@ -32,6 +33,7 @@ class Agent:
 
     model: BaseChatModel | None
     tools: tuple[BaseTool, ...]
+    protocol: Protocol
     system_prompt: str | None
     examples: tuple[AnyMessage, ...]
     limits: Limits
@@ -39,7 +41,8 @@ class Agent:
     require: tuple[str, ...]
     verify: Callable[..., Any] | BaseChatModel | None
     name: str
-    _bound: dict[int, Bound] = field(default_factory=dict, repr=False)
+    _bound: dict[tuple[int, Spoken], Bound] = field(default_factory=dict, repr=False)
+    _refusing: dict[int, tuple[BaseChatModel, str]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def by_name(self) -> Mapping[str, BaseTool]:
@@ -61,11 +64,31 @@ class Agent:
             ValueError: There is no such model, or none at all.
         """
         model = resolve(chosen) if chosen else self.model or resolve(None)
-        found = self._bound.get(id(model))
+        refused = self._refusing.get(id(model))
+        if refused is not None and refused[0] is model:
+            return self._bind(model, "text", refused[1])
+        return self._bind(model, *declared(model, self.protocol))
+
+    def in_text(self, bound: Bound, why: str, *, learned: bool) -> Bound:
+        """The same model, asked in the text protocol.
+
+        Args:
+            bound: The model as it was asked.
+            why: Why it changes, for the trace.
+            learned: Whether that holds for later runs, too: its endpoint refused tools.
+        """
+        if learned:
+            if len(self._refusing) >= _REMEMBERED:
+                self._refusing.clear()
+            self._refusing[id(bound.given)] = (bound.given, why)
+        return self._bind(bound.given, "text", why)
+
+    def _bind(self, model: BaseChatModel, spoken: Spoken, why: str) -> Bound:
+        found = self._bound.get((id(model), spoken))
         if found is None or found.given is not model:
-            if len(self._bound) >= 32:
+            if len(self._bound) >= _REMEMBERED:
                 self._bound.clear()
-            found = self._bound[id(model)] = Bound.make(model, self)
+            found = self._bound[id(model), spoken] = Bound.make(model, self, spoken, why)
         return found
 
 
@@ -80,6 +103,8 @@ class Bound:
         closing: The model as it is asked for a closing answer, without calls.
         examples: Worked examples that stand before the conversation.
         name: Its name, for events.
+        protocol: How it is asked.
+        why: Why it is asked so, for events.
     """
 
     given: BaseChatModel
@@ -88,6 +113,8 @@ class Bound:
     closing: Runnable[Any, Any]
     examples: tuple[AnyMessage, ...]
     name: str
+    protocol: Spoken
+    why: str
 
     @property
     def price(self) -> Price | None:
@@ -95,13 +122,13 @@ class Bound:
         return price_of(self.model)
 
     @classmethod
-    def make(cls, given: BaseChatModel, agent: Agent) -> Bound:
+    def make(cls, given: BaseChatModel, agent: Agent, protocol: Spoken, why: str) -> Bound:
         """Bind the tools of a loop to a model.
 
         Raises:
             ValueError: The model cannot be given tools.
         """
-        model = safe_across_loops(given)
+        model = in_text(given) if protocol == "text" else safe_across_loops(given)
         small = bool(getattr(model, "worked_examples", False))
         acting: Runnable[Any, Any] = model
         closing: Runnable[Any, Any] = model
@@ -113,7 +140,7 @@ class Bound:
             except NotImplementedError:
                 raise ValueError(
                     f"model {model_name(model) or type(model).__name__} cannot be given tools: its class has no "
-                    "bind_tools. Use a model with function calling"
+                    'bind_tools. Use protocol="auto" or "text", or a model with function calling'
                 ) from None
         examples = agent.examples
         if not examples and small:
@@ -122,11 +149,11 @@ class Bound:
             examples = tuple(worked_examples(agent.tools))
         name = model_name(model) or type(model).__name__
         price_of(model)  # reads the tables here, where files may be read, and not on an event loop later
-        return cls(given, model, acting, closing, examples, name)
+        return cls(given, model, acting, closing, examples, name, protocol, why)
 
 
 def make_agent(
-    model: str | BaseChatModel | None,
+    model: str | BaseChatModel | BaseLLM | None,
     tools: Sequence[BaseTool | Callable[..., Any]],
     *,
     system_prompt: str | SystemMessage | None,
@@ -140,10 +167,14 @@ def make_agent(
     name: str,
 ) -> Agent:
     """Check the parts of a loop and put them together; see :func:`taograph.create_react_graph`."""
-    if protocol == "text":
-        raise ValueError('protocol="text" is not built yet; use "auto" or "native" with a model that calls functions')
-    if protocol not in ("auto", "native"):
-        raise ValueError(f'protocol={protocol!r}: use "auto" or "native"')
+    if protocol not in ("auto", "native", "text"):
+        raise ValueError(f'protocol={protocol!r}: use "auto", "native" or "text"')
+    if isinstance(model, BaseLLM):
+        if protocol == "native":
+            raise ValueError('protocol="native": a completion model calls no functions. Use "auto" or "text"')
+        model = in_text(model)
+    if protocol == "native" and speaks_text(model):
+        raise ValueError('protocol="native": the model is wrapped in TextReAct. Use "auto", or give it unwrapped')
     if approve:
         raise ValueError(
             "approve= is not built yet, and an action must not run unapproved by mistake: "
@@ -170,6 +201,7 @@ def make_agent(
     agent = Agent(
         model=None if model is None else resolve(model),
         tools=made,
+        protocol=protocol,
         system_prompt=str(system_prompt.text) if isinstance(system_prompt, SystemMessage) else system_prompt,
         examples=tuple(shown),
         limits=limits,

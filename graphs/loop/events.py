@@ -54,13 +54,19 @@ class Header(TypedDict):
 
 
 class RunStarted(Header):
-    """A run began: the question, and the limits it runs under (the fields of ``Limits``)."""
+    """A run began: the question, and the limits it runs under (the fields of ``Limits``).
+
+    ``protocol`` says how the model is asked, and ``protocol_reason`` why. Where an endpoint turns out to refuse tools,
+    a ``retry`` with the reason "protocol" follows, and the run goes on in text.
+    """
 
     type: Literal["run_started"]
     question: str
     limits: dict[str, Any]
     tools: list[str]
     model: str
+    protocol: Literal["native", "text"]
+    protocol_reason: str
 
 
 class ThoughtDelta(Header):

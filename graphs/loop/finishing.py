@@ -103,6 +103,8 @@ def compose(messages: Sequence[AnyMessage], stop: Stop) -> str:
 
 def _may_ask(session: Session, stop: Stop) -> bool:
     """Whether the closing call can be made and paid."""
+    if not session.limits.closing and stop["reason"] != "final":
+        return False
     match stop["reason"]:
         case "model_error" | "cancelled":
             return False

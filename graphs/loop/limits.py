@@ -25,6 +25,8 @@ class Limits:
         malformed: Retries, in a row, of a reply that cannot be used: broken, cut off or empty.
         model_retries: Retries of one model call that failed for a reason that may pass (429, 5xx, time-out).
         reserve_seconds: Time kept for the closing answer, on top of ``seconds``.
+        closing: Whether the model is asked once more, without tools, when a limit stops the run. Without that the
+            answer is composed from the last observations.
     """
 
     steps: int | None = 15
@@ -37,6 +39,7 @@ class Limits:
     malformed: int = 2
     model_retries: int = 2
     reserve_seconds: float = 20.0
+    closing: bool = True
 
     def __post_init__(self) -> None:
         for name in ("steps", "tool_calls", "tokens"):
@@ -48,6 +51,8 @@ class Limits:
         _whole("malformed", self.malformed, least=0)
         _whole("model_retries", self.model_retries, least=0)
         _number("reserve_seconds", self.reserve_seconds)
+        if not isinstance(self.closing, bool):
+            raise ValueError(f"limits.closing={self.closing!r}: give True or False")
 
     def to_dict(self) -> dict[str, Any]:
         """The limits as plain values, for events and traces."""

@@ -22,7 +22,7 @@ from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
 from taograph.graphs.loop.verifying import objection
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import filled, is_blank
-from taograph.graphs.protocols.native import Reply, read_reply, text_of, thought_of
+from taograph.graphs.protocols.native import DROPPED, Reply, read_reply, text_of, thought_of
 from taograph.models.failures import is_malformed, refusal_text
 from taograph.tools.running import check_arguments
 
@@ -83,6 +83,8 @@ class Turn:
                 limits=session.limits.to_dict(),
                 tools=list(self.agent.by_name),
                 model=session.bound.name,
+                protocol=session.bound.protocol,
+                protocol_reason=session.bound.why,
             )
         cancel = current_cancellation()
         if cancel is not None and cancel.reason is not None:
@@ -103,7 +105,12 @@ class Turn:
         session.teller.turn(run["steps"])
         before = (session.spent["input_tokens"] + session.spent["output_tokens"], session.spent["cost"])
         try:
-            reply = yield from session.ask_to_fit(session.bound.acting, self.conversation)
+            try:
+                reply = yield from session.ask_to_fit(session.bound.acting, self.conversation)
+            except GaveUp as failure:
+                if not session.fall_back(failure):
+                    raise
+                reply = yield from session.ask_to_fit(session.bound.acting, self.conversation)
         except Cancelled as cut:
             return self._stop("cancelled", cut.reason)
         except TimedOut:
@@ -158,8 +165,7 @@ class Turn:
         run["refused"] = dict(reply.refused)
         session.messages.append(reply.message)
         self._tell_thought(reply.message)
-        for repair_made in reply.repairs:
-            session.teller.tell("retry", reason="repair", detail=repair_made)
+        self._tell_repairs(reply)
         runnable = [call for call in reply.message.tool_calls if call["id"] not in reply.refused]
         limit = session.limits.tool_calls
         if limit is not None:
@@ -195,6 +201,7 @@ class Turn:
         session, run = self.session, self.session.run
         session.messages.append(reply.message)
         self._tell_thought(reply.message)
+        self._tell_repairs(reply)
         missing = [name for name in self.agent.require if name not in run["called"]]
         if missing and not run["reminded"] and self._has_turn():
             run["reminded"] = True
@@ -223,7 +230,7 @@ class Turn:
         what = {
             "empty": "an empty reply",
             "cut": "a reply cut off at the length limit",
-        }.get(reply.kind, "calls that cannot be read")
+        }.get(reply.kind, "a step that cannot be read" if reply.hint else "calls that cannot be read")
         if run["unusable"] > session.limits.malformed or not self._has_turn():
             return self._stop(reason, f"{what}, {run['unusable']} times in a row")
         if reply.message.tool_calls:
@@ -232,7 +239,8 @@ class Turn:
             if self.room < _FOR_ACT:
                 self._close_calls(prompts.BROKEN)
             return None
-        self._send_back(prompts.EMPTY if reply.kind == "empty" else prompts.CUT, reason, what)
+        otherwise = {"empty": prompts.EMPTY, "cut": prompts.CUT}.get(reply.kind, prompts.BROKEN)
+        self._send_back(reply.hint or otherwise, reason, what)
         return None
 
     def _failed(self, failure: GaveUp) -> Stop | None:
@@ -269,6 +277,10 @@ class Turn:
         """Give a result to every call of the last reply that has none."""
         pending = open_calls(self.conversation)
         self.session.messages += close_calls(pending, why)
+
+    def _tell_repairs(self, reply: Reply) -> None:
+        for made in reply.repairs:
+            self.session.teller.tell("retry", reason="truncated" if made == DROPPED else "repair", detail=made)
 
     def _tell_thought(self, message: AIMessage) -> None:
         thought = thought_of(message)

@@ -24,9 +24,17 @@ from taograph.graphs.loop.context import limits_in, read_context, with_context
 from taograph.graphs.loop.events import Spent, utc_now
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.limits import Limits
+from taograph.graphs.loop.speaking import Spoken
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
 from taograph.graphs.loop.window import request as window
-from taograph.models.failures import describe, is_overflow, is_retryable, retry_after, secrets_of
+from taograph.models.failures import (
+    describe,
+    is_overflow,
+    is_retryable,
+    refuses_tools,
+    retry_after,
+    secrets_of,
+)
 from taograph.models.prices import Price
 from taograph.models.streamed import StreamedCalls
 from taograph.models.usage import usage_of
@@ -129,7 +137,13 @@ class Session:
         Raises:
             ValueError: A setting is out of its range; nothing was paid yet.
         """
-        run = _new_run(new_turn) if new_turn is not None else Bookkeeping(**state["run"])
+        if new_turn is not None:
+            run = _new_run(new_turn, bound.protocol)
+        else:
+            run = Bookkeeping(**state["run"])
+            if run.get("protocol") == "text" != bound.protocol:  # learned in another process
+                bound = agent.in_text(bound, "the run was in the text protocol before", learned=False)
+            run["protocol"] = bound.protocol
         # A run that goes on keeps its limits, also where whoever resumes it sets none.
         settings = {**run["limits"], **read_context(runtime_of(config).context)}
         limits = with_context(agent.limits, settings)
@@ -174,6 +188,22 @@ class Session:
         change = {key: spent[key] - held[key] for key in NOTHING}  # type: ignore[literal-required]
         messages: list[Any] = [RemoveMessage(REMOVE_ALL_MESSAGES), *self.messages] if self.replaces else self.messages
         return {"messages": messages, "run": self.run, "spent": change, "clock": clock}
+
+    def fall_back(self, failure: GaveUp) -> bool:
+        """Go on in the text protocol where the endpoint refuses tools and the caller leaves it open.
+
+        Returns:
+            Whether it does; then the model has to be asked again.
+        """
+        if self.bound.protocol == "text" or self.agent.protocol != "auto" or not self.agent.tools:
+            return False
+        if not refuses_tools(failure.error):
+            return False
+        why = f"the endpoint refuses tools: {failure.words}"
+        self.bound = self.agent.in_text(self.bound, why, learned=True)
+        self.run["protocol"] = "text"
+        self.teller.tell("retry", reason="protocol", detail=f"going on in the text protocol: {why}")
+        return True
 
     def budget(self) -> None:
         """Tell what was spent."""
@@ -242,6 +272,10 @@ class Session:
             except GraphBubbleUp:
                 raise
             except Exception as error:
+                if getattr(
+                    error, "taograph_fatal", False
+                ):  # a replay that does not cover the run must not look like one
+                    raise
                 words = describe(error, secrets_of(getattr(model, "bound", model)))
                 if attempt >= self.limits.model_retries or not is_retryable(error):
                     raise GaveUp(error, words) from error
@@ -314,10 +348,11 @@ def model_call(
     )
 
 
-def _new_run(turn: str) -> Bookkeeping:
+def _new_run(turn: str, protocol: Spoken) -> Bookkeeping:
     return Bookkeeping(
         id=uuid4().hex,
         turn=turn,
+        protocol=protocol,
         limits={},
         steps=0,
         unusable=0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import ToolCall
 from langgraph.managed import RemainingSteps
@@ -20,6 +20,7 @@ class Bookkeeping(TypedDict):
     Attributes:
         id: The run's id, the same after an interrupt.
         turn: Id of the user's message that it answers.
+        protocol: How the model is asked: "native" or "text".
         limits: What its context set of the limits; the rest are the graph's.
         steps: Turns taken.
         unusable: Replies in a row that could not be used.
@@ -36,6 +37,7 @@ class Bookkeeping(TypedDict):
 
     id: str
     turn: str
+    protocol: Literal["native", "text"]
     limits: dict[str, Any]
     steps: int
     unusable: int

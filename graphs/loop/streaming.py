@@ -35,6 +35,7 @@ class StepReader:
     def __init__(self) -> None:
         self._turns: dict[tuple[str, ...], dict[str, Any]] = {}
         self._asked: set[str] = set()
+        self._reasoned: dict[tuple[str, ...], list[str]] = {}
 
     def read(self, ns: Sequence[str], mode: str, data: Any) -> Iterator[Event]:
         """The events of one part.
@@ -49,6 +50,7 @@ class StepReader:
             case "custom" if isinstance(data, Mapping):
                 if "taograph_turn" in data:
                     self._turns[where] = dict(data["taograph_turn"])
+                    self._reasoned.pop(where, None)
                 elif "taograph" in data:
                     event = dict(data["taograph"])
                     # After a resume it is the only thing that tells the turn.
@@ -66,8 +68,12 @@ class StepReader:
 
     def _deltas(self, where: tuple[str, ...], chunk: AIMessageChunk) -> Iterator[Event]:
         for reasoning in reasoning_fields(chunk):
+            self._reasoned.setdefault(where, []).append(reasoning)
             yield self._event(where, "thought_delta", text=reasoning, kind="reasoning")
-        if text := str(chunk.text):
+        # In the text protocol the thought of an action comes a second time, whole, with the call.
+        text = str(chunk.text)
+        again = bool(text and chunk.tool_call_chunks) and "".join(self._reasoned.get(where, ())).endswith(text)
+        if text and not again:
             yield self._event(where, "thought_delta", text=text, kind="text")
 
     def _event(self, where: tuple[str, ...], name: str, **what: Any) -> Event:

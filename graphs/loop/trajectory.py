@@ -51,11 +51,15 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One turn: a thought, its actions (none in a last step), and an observation for each that has one."""
+    """One turn: a thought, its actions (none in a last step), and an observation for each that has one.
+
+    ``truncated`` says that what the model wrote after the step was dropped, such as an observation it made up.
+    """
 
     thought: str
     actions: tuple[Action, ...]
     observations: tuple[Observation, ...]
+    truncated: bool = False
 
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
@@ -120,7 +124,8 @@ def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) 
         elif isinstance(message, AIMessage):
             actions = tuple(Action(c["id"] or "", c["name"], c["args"]) for c in message.tool_calls)
             seen = tuple(results[a.id] for a in actions if a.id in results)
-            steps.append(Step(thought_of(message), actions, seen))
+            cut = bool(message.response_metadata.get("truncated"))
+            steps.append(Step(thought_of(message), actions, seen, cut))
             results = {}
             if last is not None and len(steps) >= last:
                 break

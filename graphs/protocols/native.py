@@ -16,6 +16,9 @@ from taograph.graphs.protocols.recover import recover_tool_calls
 
 Kind = Literal["action", "final", "empty", "malformed", "cut", "refusal"]
 
+DROPPED = "what was written after the step was dropped"
+"""The repair that is a truncation: an invented observation, or a further step."""
+
 _CUT = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
 _REFUSED = ("content_filter", "refusal", "SAFETY", "PROHIBITED_CONTENT")
 
@@ -31,6 +34,7 @@ class Reply:
         text: Its text without reasoning: the answer of a final reply, the thought of an acting one.
         refused: Call id → why a call of it is not to be run, in words for the model.
         repairs: What was changed before storing, for the trace.
+        hint: Of a step in the text protocol that cannot be read: what was wrong, in words for the model.
     """
 
     kind: Kind
@@ -38,6 +42,7 @@ class Reply:
     text: str
     refused: Mapping[str, str] = field(default_factory=dict)
     repairs: tuple[str, ...] = ()
+    hint: str = ""
 
 
 def read_reply(message: AIMessage, tools: Collection[str], taken: Collection[str] = ()) -> Reply:
@@ -57,6 +62,8 @@ def read_reply(message: AIMessage, tools: Collection[str], taken: Collection[str
     if refusal or ended in _REFUSED:
         return Reply("refusal", with_calls(message, []), refusal or text)
     cut = ended in _CUT
+    if message.response_metadata.get("protocol") == "text":
+        return _read_text(message, text, tools, taken, cut=cut)
     if not message.tool_calls and not message.invalid_tool_calls:
         calls = None if cut or not text else recover_tool_calls(text, tools)
         if not calls:
@@ -78,6 +85,28 @@ def read_reply(message: AIMessage, tools: Collection[str], taken: Collection[str
         refused = {call["id"] or "": why for call in message.tool_calls}
     acts = len(refused) < len(message.tool_calls)
     return Reply("action" if acts else "cut" if cut else "malformed", message, text, refused, repairs)
+
+
+def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Collection[str], *, cut: bool) -> Reply:
+    """A reply of ``TextReAct``, which has read the step already."""
+    meta = message.response_metadata
+    thought = message.additional_kwargs.get("reasoning_content")
+    if message.tool_calls and thought == message.content:  # it was streamed in a field of its own, and is kept once
+        extra = {key: value for key, value in message.additional_kwargs.items() if key != "reasoning_content"}
+        message = message.model_copy(update={"additional_kwargs": extra})
+    message, refused, repairs = with_sound_calls(message, tools, taken)
+    if error := meta.get("error"):
+        kind: Kind = "empty" if error == "empty" else "cut" if cut else "malformed"
+        return Reply(kind, message, text, refused, repairs, hint=str(meta.get("error_hint") or ""))
+    if meta.get("truncated"):
+        repairs = (DROPPED, *repairs)
+    if meta.get("repaired"):
+        repairs = ("arguments mended", *repairs)
+    if message.tool_calls:
+        return Reply(
+            "action" if len(refused) < len(message.tool_calls) else "malformed", message, text, refused, repairs
+        )
+    return Reply("final" if text else "empty", message, text, refused, repairs)
 
 
 def text_of(message: AIMessage) -> str:

@@ -25,6 +25,18 @@ _BROKEN = (
     "tool_use_failed",  # Groq, status 400
     "malformed_function_call",
 )
+_NO_TOOLS_STATUS = (400, 404, 405, 415, 422, 500, 501)
+_TOOLS = (
+    r"(?:\btools?\b|\btool[ _-]?(?:us(?:e|age)|call(?:s|ing)?|choice)\b|\bfunction[ _-]?call(?:s|ing)?\b|\bfunctions\b)"
+)
+_NOT = r"(?:not|n't|un|isn.t)\s?(?:\w+\s){0,2}?(?:support|enabled|available|allowed|permitted)"
+_NO_TOOLS = re.compile(
+    rf"(?:not|n't|no)\s[^.\n]{{0,60}}?support[^.\n]{{0,60}}?{_TOOLS}"
+    rf"|{_TOOLS}[^.\n]{{0,60}}?(?:{_NOT}|requires? --)"
+    rf"|enable-auto-tool-choice|(?:unrecognized|unknown|unexpected|unsupported)[^.\n]{{0,60}}?\b(?:tools|tool_choice|functions)\b"
+    r"|\['body', 'tools'\][^}]{0,200}(?:forbidden|not permitted)|body[^\n]{0,20}\btools\b[^\n]{0,80}not permitted",
+    re.IGNORECASE,
+)
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _SECRET_HEADER = re.compile(r"key|token|auth|secret|cookie|password", re.IGNORECASE)
 # A placeholder such as "x" or "none" is no secret, and taking it out would spoil every word it is in.
@@ -62,6 +74,19 @@ def is_malformed(error: BaseException) -> bool:
         return True
     said = f"{error} {getattr(error, 'code', '')}".lower()
     return any(sign in said for sign in _BROKEN)
+
+
+def refuses_tools(error: BaseException) -> bool:
+    """Whether an endpoint says that it takes no tools: then the text protocol is left.
+
+    Read from what servers answer: Ollama ("does not support tools"), vLLM ("requires --enable-auto-tool-choice"),
+    llama.cpp ("tools param requires --jinja flag"), OpenRouter ("No endpoints found that support tool use"), old
+    OpenAI-compatible servers ("Unrecognized request argument supplied: tools"), FastAPI's 422. A complaint about the
+    schema of a tool is none.
+    """
+    if isinstance(error, NotImplementedError):
+        return True
+    return status_of(error) in _NO_TOOLS_STATUS and _NO_TOOLS.search(str(error)) is not None
 
 
 def refusal_text(error: BaseException) -> str | None:
