@@ -101,6 +101,7 @@ To give the answer:
 Thought: how you know it
 Final Answer: the answer to the question""",
     rules="""\
+- Begin every reply with Thought:
 - Write one Action, then stop after its Action Input.
 - Never write an Observation yourself. You get one after each Action. Wait for it.
 - Do not guess. What you are not sure of, look up with a tool.
@@ -179,6 +180,7 @@ CHINESE = Words(
 思考：答案的依据是什么
 最终答案：问题的答案""",
     rules="""\
+- 每次回复都以“思考：”开头。
 - 每次只写一个行动，写完行动输入就停下。
 - 不要自己写观察。每个行动之后你会收到观察，请等待。
 - 不要猜。没有把握的内容，用工具查。
@@ -255,6 +257,7 @@ Um die Frage zu beantworten:
 Thought: woher du die Antwort weißt
 Final Answer: die Antwort auf die Frage""",
     rules="""\
+- Beginne jede Nachricht mit Thought:
 - Schreibe genau eine Action und höre nach dem Action Input auf.
 - Schreibe nie selbst eine Observation. Du bekommst sie nach jeder Action. Warte darauf.
 - Rate nicht. Was du nicht sicher weißt, schlägst du mit einem Werkzeug nach.
@@ -340,6 +343,7 @@ Aby odpowiedzieć na pytanie:
 Thought: skąd znasz odpowiedź
 Final Answer: odpowiedź na pytanie""",
     rules="""\
+- Każdą wiadomość zacznij od Thought:
 - Napisz jedną Action, a po Action Input przestań pisać.
 - Nigdy nie pisz Observation samodzielnie. Dostaniesz ją po każdej Action. Zaczekaj na nią.
 - Nie zgaduj. Czego nie wiesz na pewno, sprawdź za pomocą narzędzia.
