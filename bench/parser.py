@@ -7,8 +7,8 @@
     python bench/parser.py --rivals --results r.json   the rivals' figures are kept there, and taken from there if kept
 
 Exit status 1 where one of our times grows more than ``--growth``-fold from half the largest size to the largest, is
-above what the cases allow (scaled linearly with the size), or is not there within ``--timeout`` seconds. A figure that
-fails is measured again before it counts: the machine may have been busy.
+above what the cases allow (scaled linearly with the size), or is not there within ``--timeout`` CPU seconds. A figure
+that fails is measured again before it counts: the machine may have been busy.
 """
 
 from __future__ import annotations
@@ -228,7 +228,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks.md")
     parser.add_argument("--only", default="", metavar="WORD", help="only shapes whose name contains this")
     parser.add_argument("--largest", type=int, default=SIZES[-1], metavar="N", help="largest size in characters")
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for one call (default 10)")
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, metavar="SECONDS", help="CPU time of one call (default 10)"
+    )
     parser.add_argument("--growth", type=float, default=3.0, metavar="TIMES", help="allowed growth (default 3)")
     parser.add_argument("--results", type=Path, metavar="FILE", help="the rivals' figures: read if there, else written")
     parser.add_argument("--venvs", type=Path, default=None, metavar="DIR", help="where the rivals' environments go")

@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -31,6 +32,9 @@ RIVALS = {
     "crewAI": "crewai==1.15.30",
 }
 _START_SECONDS = 120.0
+_CLOCK = 12 if hasattr(signal, "SIGXCPU") else 1
+_OUT_OF_TIME = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
+"""How a process ends that has used up its CPU time."""
 
 
 def environments(folder: Path | None) -> dict[str, Path]:
@@ -67,7 +71,7 @@ class Worker:
     Attributes:
         name: Of :data:`parser_worker.PARSERS`.
         python: The interpreter that has it.
-        timeout: Seconds of wall-clock time that one question may take.
+        timeout: CPU seconds that one call may take; by the clock, several times that.
         versions: What is measured, package by package; known once a question was asked.
     """
 
@@ -78,17 +82,17 @@ class Worker:
     _process: subprocess.Popen[str] | None = None
     _lines: queue.Queue[str] = field(default_factory=queue.Queue)
 
-    def ask(self, request: dict[str, Any], timeout: float | None = None) -> dict[str, Any] | None:
+    def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """The answer; None where there was none in time. A process that died is ``{"kind": "crash"}``."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.write(json.dumps({**request, "timeout": self.timeout}) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
             self.close()
             return {"kind": "crash"}
-        return self._answer(self.timeout if timeout is None else timeout)
+        return self._answer(self.timeout * _CLOCK)
 
     def _answer(self, timeout: float) -> dict[str, Any] | None:
         try:
@@ -97,8 +101,7 @@ class Worker:
             self.close()
             return None
         if not line:
-            self.close()
-            return {"kind": "crash"}
+            return None if self.close() == _OUT_OF_TIME else {"kind": "crash"}
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -120,12 +123,18 @@ class Worker:
         self.versions = ready["versions"]
         return process
 
-    def close(self) -> None:
-        """Ends the process, if there is one."""
-        if self._process is not None:
+    def close(self) -> int | None:
+        """Ends the process, if there is one, and says with which status it ended; it may have ended before."""
+        if self._process is None:
+            return None
+        # A process whose output has ended is about to; only one that still works is killed.
+        try:
+            status = self._process.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
-            self._process = None
+            status = self._process.wait()
+        self._process = None
+        return status
 
 
 def _pump(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:

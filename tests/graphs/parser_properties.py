@@ -25,7 +25,8 @@ PIECES = (
     "<|im_end|>", "<|tool_call_begin|>functions.a:0", "<|tool_call_argument_begin|>", "<|tool_call_end|>",
     "[TOOL_CALLS]", "</s>", "Obs", "Observation", "{", "}", "[", "]", "(", ")", "\"", "'", "\\", "\\n",
     "\\u00e9", "\\ud83d", ":", "：", ",", "//", "/*", "*/", "None", "null", "N/A", "True", "NaN", "1e999",
-    "9" * 30, "-4.50", "0x10", "{}", "[]", "{\"a\": 1}", "{'a': 'b'}", "{\"a\": \"x", "{\"name\": \"search\"",
+    "9" * 30, "9" * 310, "-4.50", "0x10",
+    "{}", "[]", "{\"a\": 1}", "{'a': 'b'}", "{\"a\": \"x", "{\"name\": \"search\"",
     "\"arguments\": {\"q\": 1}}", "{\"action\": \"search\", \"action_input\": \"q\"}", "search", "stock",
     "add (beta)", "tea houses", "search(q='tea')", "İ", "ß", "\ud800", "\x00", "é",
 )  # fmt: skip
