@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGenerationChunk, LLMResult
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_openai import ChatOpenAI
 from pydantic import Field
-from text_support import ACTION, ANSWER, RAMBLING, Completions, every_way, lookup, said_by, summed
+from text_support import ACTION, ANSWER, RAMBLING, Completions, essence, every_way, lookup, said_by, summed
 
 from taograph.models import ScriptedModel, TextReAct
 
@@ -173,6 +173,24 @@ def test_a_model_that_does_not_stream_is_asked_for_the_whole(way: str) -> None:
     inner = ScriptedModel(replies=[ANSWER], disable_streaming=True)
     chunks = chunks_of(way, TextReAct(inner).bind_tools([lookup]))
     assert seen(chunks) == ["thought", "text", "end"]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    "reply", [" I look.\nAction 1: Lookup[Ada]\nObservation 1: x", " I know.\nAction 1: Finish[4]", " Only this.", ""]
+)
+@pytest.mark.parametrize("way", ["ainvoke", "stream", "astream"])
+def test_every_way_says_the_same_in_the_papers_form(way: str, reply: str, strict: bool) -> None:
+    def make() -> Any:
+        inner = Completions(replies=[reply, " Lookup[Bo]"])
+        return TextReAct(inner, dialect="paper", strict_original=strict, on_malformed="return").bind_tools([lookup])
+
+    expected = make().invoke("Where is Ada?")
+    message = said_by(way, make())
+    assert essence(message) == essence(expected)
+    if reply == " Only this.":
+        assert message.content == "Only this."
+        assert message.additional_kwargs.get("reasoning_content") in (None, "Only this."), "told once"
 
 
 # Callbacks

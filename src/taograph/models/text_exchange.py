@@ -56,6 +56,7 @@ class _Reply:
     """A reply while it comes."""
 
     stream: StepStream
+    thought: str = ""
     refusal: str = ""
     usage: UsageMetadata | None = None
     about: dict[str, Any] = field(default_factory=dict)
@@ -175,7 +176,7 @@ class Exchange:
             yield from self._conclude(stream.text, reasoning=self._reasoning.text, extra=refusal)
             return
         step, hint = self._judged(cut=ending == "cut")
-        shown = stream.shown("thought")
+        shown = reply.thought or stream.shown("thought")
         if step.thought.startswith(shown) and step.thought != shown:
             yield self._reasoning.add("thought", step.thought[len(shown) :])
         if step.kind == "error":
@@ -186,10 +187,12 @@ class Exchange:
         else:
             yield from self._conclude(step.answer or "", step, reasoning=self._reasoning.text)
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, request: Request, *, thought: str = "") -> None:
+        """Send a request next; ``thought`` was told already where it belongs to the same step."""
         self.request = request
-        self._reply = _Reply(self._dialect.stream(self._stop))
-        self._reasoning.reply_begins()
+        self._reply = _Reply(self._dialect.stream(self._stop), thought)
+        if not thought:
+            self._reasoning.reply_begins()
 
     def _shown(self, delta: Delta) -> AIMessageChunk:
         return (
@@ -223,7 +226,7 @@ class Exchange:
         text = self._reply.stream.text.strip()
         follows = self._dialect.ask_for_action(step)
         if follows is not None:
-            self._ask(follows)
+            self._ask(follows, thought=step.thought)
             return
         if self._retries_left > 0:
             self._retries_left -= 1

@@ -127,7 +127,8 @@ class StepStream:
 
     def end(self) -> list[Delta]:
         """The reply is over; returns what is left of one of no protocol. What is left of others, the parser tells."""
-        return [] if self.cut else self._take(self._stops.rest(), ended=True)
+        last = self._stops.pass_on("\n") if self._return else ""
+        return [] if self.cut else self._take(last + self._stops.rest(), ended=True)
 
     def _take(self, text: str, *, ended: bool = False) -> list[Delta]:
         deltas: list[Delta] = []
