@@ -1,1 +1,0 @@
-../../src/taograph/checkpoints.py
