@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError, ModelError, ModelRefusalError, OutputParserException
+from langchain_core.language_models import BaseLanguageModel
 from pydantic import SecretStr
 
 from taograph.redaction import redact
@@ -34,9 +35,13 @@ _NO_TOOLS = re.compile(
     rf"(?:not|n't|no)\s[^.\n]{{0,60}}?support[^.\n]{{0,60}}?{_TOOLS}"
     rf"|{_TOOLS}[^.\n]{{0,60}}?(?:{_NOT}|requires? --)"
     rf"|enable-auto-tool-choice|(?:unrecognized|unknown|unexpected|unsupported)[^.\n]{{0,60}}?\b(?:tools|tool_choice|functions)\b"
+    r"|Additional properties[^\n]{0,40}'(?:tools|tool_choice|functions)' (?:was|were) unexpected"
+    r"|不支持[^\n]{0,10}?(?:工具|函数)调用"
     r"|\['body', 'tools'\][^}]{0,200}(?:forbidden|not permitted)|body[^\n]{0,20}\btools\b[^\n]{0,80}not permitted",
     re.IGNORECASE,
 )
+# A complaint about one tool, or about how it is described: another tool, or none, might be taken.
+_OF_ONE_TOOL = re.compile(r"schema|tools?\[|tools?\.\d", re.IGNORECASE)
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _SECRET_HEADER = re.compile(r"key|token|auth|secret|cookie|password", re.IGNORECASE)
 # A placeholder such as "x" or "none" is no secret, and taking it out would spoil every word it is in.
@@ -49,7 +54,7 @@ _RETRYABLE_CODES = frozenset(
 
 def is_retryable(error: BaseException) -> bool:
     """Whether the same call may succeed in a moment: rate limits, overload, lost connections, time-outs."""
-    if is_malformed(error) or is_overflow(error):
+    if is_malformed(error) or is_overflow(error) or refuses_tools(error):
         return False
     if isinstance(error, ModelError):
         return error.is_retryable
@@ -82,11 +87,16 @@ def refuses_tools(error: BaseException) -> bool:
     Read from what servers answer: Ollama ("does not support tools"), vLLM ("requires --enable-auto-tool-choice"),
     llama.cpp ("tools param requires --jinja flag"), OpenRouter ("No endpoints found that support tool use"), old
     OpenAI-compatible servers ("Unrecognized request argument supplied: tools"), FastAPI's 422. A complaint about the
-    schema of a tool is none.
+    schema of a tool is none. Some clients hand on the words without the status: of Bedrock and Gemini, and of an error
+    within an answer that is not one.
     """
     if isinstance(error, NotImplementedError):
         return True
-    return status_of(error) in _NO_TOOLS_STATUS and _NO_TOOLS.search(str(error)) is not None
+    if status_of(error) not in (*_NO_TOOLS_STATUS, None):
+        return False
+    said = str(error)
+    found = _NO_TOOLS.search(said)
+    return found is not None and not _OF_ONE_TOOL.search(said, found.start(), found.end() + 20)
 
 
 def refusal_text(error: BaseException) -> str | None:
@@ -129,13 +139,15 @@ def describe(error: BaseException, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_of(model: Any) -> set[str]:
-    """The keys that a model was given in code: its secret fields, and headers of such names."""
+    """The keys that a model was given in code: its secret fields, and headers of such names; of one behind it, too."""
     found: set[str] = set()
     for value in vars(model).values() if hasattr(model, "__dict__") else ():
         if isinstance(value, SecretStr):
             found.add(value.get_secret_value())
         elif isinstance(value, Mapping):
             found |= {v for k, v in value.items() if isinstance(v, str) and _SECRET_HEADER.search(str(k))}
+        elif isinstance(value, BaseLanguageModel):
+            found |= secrets_of(value)
     return {secret.removeprefix("Bearer ") for secret in found if len(secret) >= _SHORTEST}
 
 
