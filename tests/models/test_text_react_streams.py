@@ -160,6 +160,16 @@ def test_thoughts_of_replies_that_were_asked_for_again_stay(way: str) -> None:
 
 
 @streams
+def test_a_model_that_corrects_itself(way: str) -> None:
+    """The last answer counts; the one that was shown before cannot be taken back."""
+    model = TextReAct(ScriptedModel(replies=["Answer: 12\nThought: One is missing.\nAnswer: 13"] * 2)).bind_tools(
+        [lookup]
+    )
+    assert model.invoke("How many?").content == "13"
+    assert summed(chunks_of(way, model)).content == "12\n\n13"
+
+
+@streams
 def test_reasoning_of_the_model_itself_streams_too(way: str) -> None:
     reply = AIMessage(ANSWER, additional_kwargs={"reasoning_content": "Musings."})
     model = TextReAct(ScriptedModel(replies=[reply, reply])).bind_tools([lookup])

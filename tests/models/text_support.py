@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable
 from pydantic import Field, PrivateAttr
 
 from taograph import tool
+from taograph.models import ScriptedModel, TextReAct
 
 ACTION = 'Thought: I need Ada.\nAction: lookup\nAction Input: {"name": "Ada"}'
 ANSWER = "Thought: The book says it.\nFinal Answer: Ada is\non page 3."
@@ -42,6 +43,12 @@ def send(to: str, text: str = "") -> str:
         text: What it says.
     """
     return "sent"
+
+
+def chat(*replies: Any, **options: Any) -> tuple[TextReAct, ScriptedModel]:
+    """A model in the text protocol, and the scripted one behind it."""
+    inner = ScriptedModel(replies=replies, repeat=True, usage=(30, 4))
+    return TextReAct(inner, **options), inner
 
 
 class Completions(LLM):

@@ -263,7 +263,8 @@ class Exchange:
             usage_metadata=self._usage,
         )
         shown = self._reply.stream.shown("answer")
-        rest = content[len(shown) :] if content.startswith(shown) else ""
+        # An answer that was shown cannot be taken back where the model corrects itself: the correction stands below it.
+        rest = content[len(shown) :] if content.startswith(shown) else f"\n\n{content}"
         if call is not None:
             args = json.dumps(call["args"], ensure_ascii=False)
             piece = tool_call_chunk(name=call["name"], args=args, id=call["id"], index=0)

@@ -51,7 +51,8 @@ class TextReAct(BaseChatModel):
 
     While it streams, thoughts come as they are written, in ``reasoning_content``, since nobody can know yet whether
     an answer follows; an answer comes as text; a call comes whole. The stream of the model behind is closed as soon
-    as it begins to make up an observation or goes on to a second step.
+    as it begins to make up an observation or goes on to a second step. Of several answers the last counts; in a
+    stream it stands below the one that was shown already.
 
     What has effects is read strictly: a call of a tool whose policy does not say ``effects="none"`` is never guessed
     from broken JSON, nor run where the same reply holds an answer.

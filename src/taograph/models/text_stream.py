@@ -69,6 +69,7 @@ class StepStream:
         stopped: The text of ``stops`` that ended it, if one did.
         is_plain: Whether it is a reply of no protocol.
         is_labelled: Whether it begins with a label.
+        goes_on: Whether more than an action follows an answer: the answer that was shown may not be the last.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class StepStream:
         self.cut = False
         self.is_plain = False
         self.is_labelled = False
+        self.goes_on = False
         self._primed, self._plain, self._live, self._answers = primed, plain, live, answers
         self._stops = Stops(stops)
         self._mode = _Mode.PRELUDE
@@ -212,8 +214,9 @@ class StepStream:
 
         Nothing is cut of a reply that begins with prose, or has a ``<think>`` within it, see :meth:`_is_certain`.
         """
-        if self._mode is _Mode.ANSWER:
-            return True
+        if self._mode is _Mode.ANSWER or self.goes_on:
+            # Another thought, and another answer, are a correction: the last one counts.
+            return mark.kind in ("action", "observation")
         if not self._begins_a_step or self._is_tagged():
             return False
         if mark.kind == "observation":
@@ -238,12 +241,13 @@ class StepStream:
                 if self._mode is _Mode.THOUGHT:
                     self._show("thought", self._outlet.rest(), deltas)
                 self._mode, self._outlet = _Mode.ANSWER, Outlet(answer=True)
-            case "action" if not self._acted:
+            case "action" if not (self._acted or self.goes_on):
                 self._mode, self._acted, self._aside = _Mode.HELD, "action", []
             case "input" if self._acted == "action":
                 name = "".join(self._aside).split()
                 self._acted = "none" if name and nothing_meant(name[0]) else "input"
             case _:
+                self.goes_on = self.goes_on or self._mode is _Mode.ANSWER
                 self._mode = _Mode.HELD
 
     @property
