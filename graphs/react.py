@@ -17,6 +17,7 @@ from langgraph.types import Send
 
 from taograph.graphs.loop.acting import act, act_input
 from taograph.graphs.loop.agent import Verifier, make_agent
+from taograph.graphs.loop.approving import Approve
 from taograph.graphs.loop.context import Context
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router, with_own_limit
@@ -37,7 +38,7 @@ def create_react_graph(
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
     response_format: Any = None,
     require: Sequence[str] = (),
-    approve: Any = (),
+    approve: Approve = (),
     verify: Verifier | None = None,
     checkpointer: Any = None,
     store: Any = None,
@@ -59,7 +60,9 @@ def create_react_graph(
         limits: What a run may use.
         response_format: A Pydantic model, a TypedDict, a dataclass or a JSON Schema that the answer must fit.
         require: Names of tools that must have been called before an answer is accepted.
-        approve: Not built yet; refused rather than ignored.
+        approve: Which calls need a person's word before they run: names of tools, True for all, or a function of
+            (tool, arguments, trajectory). The run waits (see :mod:`taograph.graphs.loop.approving` for the answers),
+            so it needs a checkpointer.
         verify: A check of the answer: a function of (answer, trajectory), sync or async, that returns None or True
             if it holds and an objection (or False) if not; or a model that judges. It may send the loop on twice.
         checkpointer: As LangGraph's ``compile``.

@@ -9,15 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from taograph.tools.idempotency import idempotency_key
     from taograph.tools.policy import ToolError, ToolExample, ToolPolicy, tool, with_policy
 
-__all__ = ["ToolError", "ToolExample", "ToolPolicy", "tool", "with_policy"]
+__all__ = ["ToolError", "ToolExample", "ToolPolicy", "idempotency_key", "tool", "with_policy"]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562): the catalog is read without LangChain."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module("taograph.tools.policy"), name)
+    home = "idempotency" if name == "idempotency_key" else "policy"
+    value = getattr(import_module(f"taograph.tools.{home}"), name)
     globals()[name] = value
     return value

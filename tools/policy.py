@@ -15,6 +15,7 @@ from langchain_core.tools import tool as langchain_tool
 
 T = TypeVar("T")
 Effects = Literal["none", "idempotent", "once"]
+OnUnknown = Literal["ask", "tell"]
 _KEY = "taograph_policy"
 
 
@@ -53,6 +54,8 @@ class ToolPolicy:
         timeout: Seconds one call may take; None for no limit but the run's own.
         max_chars: Characters of an observation the model is shown at once. The rest is kept and can be
             read with ``read_result``. None where the tool bounds its own output.
+        on_unknown: What becomes of a call with effects ``"once"`` that a crash interrupted, so that nobody knows
+            whether it took effect: ``"ask"`` a person, or ``"tell"`` the model that its outcome is unknown.
         approve: Whether a person must approve each call.
         trusted: False frames the observation as data from outside, never as instructions.
         examples: Worked uses, for models that need them.
@@ -64,10 +67,13 @@ class ToolPolicy:
     approve: bool = False
     trusted: bool = True
     examples: tuple[ToolExample, ...] = field(default=())
+    on_unknown: OnUnknown = "ask"
 
     def __post_init__(self) -> None:
         if self.effects not in ("none", "idempotent", "once"):
             raise ValueError(f'effects={self.effects!r}: use "none", "idempotent" or "once"')
+        if self.on_unknown not in ("ask", "tell"):
+            raise ValueError(f'on_unknown={self.on_unknown!r}: use "ask" or "tell"')
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout={self.timeout!r}: give seconds above 0, or None for no limit")
         if self.max_chars is not None and self.max_chars < 200:
@@ -146,6 +152,7 @@ def tool(
     approve: bool = False,
     trusted: bool = True,
     examples: tuple[ToolExample, ...] = (),
+    on_unknown: OnUnknown = "ask",
 ) -> Callable[[Callable[..., Any]], BaseTool]: ...
 def tool(
     function: Callable[..., Any] | None = None,

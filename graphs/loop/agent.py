@@ -12,6 +12,7 @@ from langchain_core.messages import AnyMessage, SystemMessage, convert_to_messag
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
+from taograph.graphs.loop.approving import Approvals, Approve, read_approve
 from taograph.graphs.loop.internals import Injector
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.repair import is_sound
@@ -39,6 +40,7 @@ class Agent:
     limits: Limits
     structure: Structure | None
     require: tuple[str, ...]
+    approvals: Approvals
     verify: Callable[..., Any] | BaseChatModel | None
     name: str
     _bound: dict[tuple[int, Spoken], Bound] = field(default_factory=dict, repr=False)
@@ -162,7 +164,7 @@ def make_agent(
     limits: Limits,
     response_format: Any,
     require: Sequence[str],
-    approve: Any,
+    approve: Approve | None,
     verify: Verifier | None,
     name: str,
 ) -> Agent:
@@ -175,11 +177,6 @@ def make_agent(
         model = in_text(model)
     if protocol == "native" and speaks_text(model):
         raise ValueError('protocol="native": the model is wrapped in TextReAct. Use "auto", or give it unwrapped')
-    if approve:
-        raise ValueError(
-            "approve= is not built yet, and an action must not run unapproved by mistake: "
-            "ask in the tool itself with langgraph.types.interrupt, or use interrupt_before on the node act"
-        )
     if not isinstance(limits, Limits):
         raise TypeError(f"limits={limits!r}: give a taograph.Limits")
     given: Any = tools  # whatever the caller's type checker has let pass
@@ -190,9 +187,6 @@ def make_agent(
     if verify is not None and not (callable(verify) or isinstance(verify, str | BaseChatModel)):
         raise TypeError(f"verify={verify!r}: give a function of (answer, trajectory), a chat model or its name")
     made = _tools(tools)
-    asked = [tool.name for tool in made if policy_of(tool).approve]
-    if asked:
-        raise ValueError(f"tool {asked[0]!r} asks for approval, which is not built yet: see approve=")
     required = (require,) if isinstance(require, str) else tuple(require)
     shown = _example_messages(examples)
     unknown = [tool_name for tool_name in required if tool_name not in {tool.name for tool in made}]
@@ -207,6 +201,7 @@ def make_agent(
         limits=limits,
         structure=None if response_format is None else read_structure(response_format),
         require=required,
+        approvals=read_approve(approve, made),
         verify=safe_across_loops(resolve(verify)) if isinstance(verify, str | BaseChatModel) else verify,
         name=name,
     )

@@ -129,6 +129,18 @@ class ApprovalEvent(Header):
     value: Any
 
 
+class ApprovedEvent(Header):
+    """A person let a call run, perhaps with other arguments, or rejected it. ``id`` is the call's."""
+
+    type: Literal["approved", "rejected"]
+    id: str
+    tool: str
+    args: dict[str, Any]
+    decision: str
+    reason: str
+    by: str
+
+
 class BudgetEvent(Header):
     """What was spent, after each step."""
 
@@ -177,6 +189,7 @@ Event = (
     | ObservationEvent
     | RetryEvent
     | ApprovalEvent
+    | ApprovedEvent
     | BudgetEvent
     | PlanEvent
     | ChildEvent

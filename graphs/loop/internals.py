@@ -145,8 +145,8 @@ def storable(message: ToolMessage, config: RunnableConfig) -> ToolMessage:
 
     Where there is no checkpointer, everything is kept.
     """
-    saver = (config.get("configurable") or {}).get(CONFIG_KEY_CHECKPOINTER)
-    if not isinstance(saver, BaseCheckpointSaver) or not (message.artifact or message.additional_kwargs):
+    saver = saver_of(config)
+    if saver is None or not (message.artifact or message.additional_kwargs):
         return message
     try:
         saver.serde.dumps_typed(message)
@@ -154,6 +154,21 @@ def storable(message: ToolMessage, config: RunnableConfig) -> ToolMessage:
         log.warning("the artifact of tool %s cannot be stored and is dropped: %s", message.name, type(error).__name__)
         return without_artifact(message)
     return message
+
+
+def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
+    """The checkpointer of the run, the parent's in a nested graph."""
+    saver = (config.get("configurable") or {}).get(CONFIG_KEY_CHECKPOINTER)
+    return saver if isinstance(saver, BaseCheckpointSaver) else None
+
+
+def place_of(config: RunnableConfig) -> tuple[str, str] | None:
+    """The thread of a node's graph and the graph's namespace in it; None where nothing is stored."""
+    configurable = config.get("configurable") or {}
+    thread = configurable.get("thread_id")
+    if thread is None or saver_of(config) is None:
+        return None
+    return str(thread), str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
 
 
 def read_messages(config: RunnableConfig) -> list[Any]:

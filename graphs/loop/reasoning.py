@@ -13,7 +13,7 @@ from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound
 from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.finishing import conclude
-from taograph.graphs.loop.internals import invocation_of
+from taograph.graphs.loop.internals import invocation_of, saver_of
 from taograph.graphs.loop.repair import close_calls, is_sound, repair
 from taograph.graphs.loop.session import GaveUp, Session, bind
 from taograph.graphs.loop.state import State
@@ -77,6 +77,11 @@ class Turn:
         """Ask the model, unless the run is over; returns why it ends, or None if it goes on."""
         session, run = self.session, self.session.run
         if session.is_new:
+            if self.agent.approvals and saver_of(session.config) is None:
+                raise ValueError(
+                    "approve: a run that waits for a person has to be stored, and there is no checkpointer. Give one "
+                    "(checkpointer=, see taograph.checkpoints.open) and a thread_id; the model was not asked"
+                )
             session.teller.tell(
                 "run_started",
                 question=read_trajectory(self.history).question,

@@ -63,14 +63,14 @@ class Teller:
     def __init__(self, config: RunnableConfig, run: str, step: int) -> None:
         self._write = runtime_of(config).stream_writer
         thread = (config.get("configurable") or {}).get("thread_id")
-        self._thread = None if thread is None else str(thread)
+        self.thread = None if thread is None else str(thread)
         self.run = run
         self.step = step
 
     def turn(self, step: int) -> None:
         """A turn begins: what the model streams from now on belongs to it."""
         self.step = step
-        self._write({"taograph_turn": {"step": step, "thread": self._thread, "run": self.run}})
+        self._write({"taograph_turn": {"step": step, "thread": self.thread, "run": self.run}})
 
     def tell(self, kind: str, **what: Any) -> None:
         """Emit an event; see ``events.py`` for the kinds and their fields."""
@@ -79,7 +79,7 @@ class Teller:
                 "taograph": {
                     "type": kind,
                     "step": self.step,
-                    "thread": self._thread,
+                    "thread": self.thread,
                     "run": self.run,
                     "time": utc_now(),
                     "path": [],

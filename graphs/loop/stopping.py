@@ -115,6 +115,17 @@ def tool_errors(run: Progress) -> Verdict | None:
     return "tool_errors", f"every call failed in {len(tail)} turns in a row"
 
 
+def rejected(run: Progress) -> Verdict | None:
+    """A person ended the run with a rejection, or rejected every call in ``limits.errors`` turns in a row."""
+    acted = [step for step in run.trajectory.steps if step.observations]
+    if acted and any(o.rejected == "stop" for o in acted[-1].observations):
+        return "rejected", "a person rejected a call and ended the run"
+    tail = acted[-run.limits.errors :]
+    if len(tail) < run.limits.errors or not all(o.rejected for step in tail for o in step.observations):
+        return None
+    return "rejected", f"a person rejected every call in {len(tail)} turns in a row"
+
+
 def step_limit(run: Progress) -> Verdict | None:
     """The turns are used up."""
     limit = run.limits.steps
@@ -125,7 +136,7 @@ def step_limit(run: Progress) -> Verdict | None:
 
 Rule = Callable[[Progress], Verdict | None]
 
-RULES: tuple[Rule, ...] = (deadline, cost_limit, token_limit, tool_errors, repeated_action, step_limit)
+RULES: tuple[Rule, ...] = (rejected, deadline, cost_limit, token_limit, tool_errors, repeated_action, step_limit)
 """The rules in the order in which they are asked; the first that speaks decides."""
 
 

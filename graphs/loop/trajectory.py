@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
 from taograph.graphs.protocols.native import thought_of
 from taograph.tools.results import whole_text
 
+REJECTED = "taograph_rejected"
+"""Key in ``additional_kwargs`` of the observation of a call that a person rejected."""
 _FEEDBACK = "taograph_feedback"
 
 
@@ -40,6 +42,7 @@ class Observation:
         text: What the model was shown.
         error: Whether it failed.
         whole: All that it returned, where the model was shown only a part; else the same text.
+        rejected: "yes" if a person rejected the call, "stop" if they ended the run with it; else empty.
     """
 
     id: str
@@ -47,6 +50,7 @@ class Observation:
     text: str
     error: bool
     whole: str = ""
+    rejected: Literal["", "yes", "stop"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,11 @@ def is_feedback(message: BaseMessage) -> bool:
     return _FEEDBACK in message.additional_kwargs
 
 
+def _rejected(message: ToolMessage) -> Literal["", "yes", "stop"]:
+    found = message.additional_kwargs.get(REJECTED)
+    return "" if not isinstance(found, dict) else "stop" if found.get("stop") else "yes"
+
+
 def user_turn(messages: Sequence[BaseMessage]) -> int | None:
     """Index of the user's last message, or None where there is none."""
     for index in range(len(messages) - 1, -1, -1):
@@ -119,7 +128,12 @@ def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) 
         if isinstance(message, ToolMessage):
             text = str(message.text)
             results[message.tool_call_id] = Observation(
-                message.tool_call_id, message.name or "", text, message.status == "error", whole_text(message) or text
+                message.tool_call_id,
+                message.name or "",
+                text,
+                message.status == "error",
+                whole_text(message) or text,
+                _rejected(message),
             )
         elif isinstance(message, AIMessage):
             actions = tuple(Action(c["id"] or "", c["name"], c["args"]) for c in message.tool_calls)

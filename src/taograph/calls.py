@@ -74,12 +74,14 @@ class Call:
         afunc: The async way, or None where there is none.
         timeout: Seconds, or None for as long as it takes; 0 or less gives up at once.
         pool: The threads that the blocking way runs in.
+        certain: Made whatever becomes of the run, and never given up: it writes down what was done.
     """
 
     func: Callable[[], Any] | None
     afunc: Callable[[], Awaitable[Any]] | None
     timeout: float | None
     pool: ThreadPool
+    certain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,8 @@ def _make(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
         if unsubscribe:
             unsubscribe()
         return None
+    if wanted.certain and wanted.func is not None:
+        return _call(wanted.func)
     _refuse(wanted, cancel)
     if wanted.func is not None:
         if wanted.timeout is None and cancel is None:
@@ -187,6 +191,8 @@ async def _amake(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     if isinstance(wanted, Pause):
         seconds = wanted.seconds
         wanted = Call(None, lambda: asyncio.sleep(seconds), None, TOOL_THREADS)
+    if wanted.certain and wanted.afunc is not None:
+        return await _inline(wanted.afunc)
     _refuse(wanted, cancel)
     if wanted.afunc is not None:
         if wanted.timeout is None and cancel is None:
