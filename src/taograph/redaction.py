@@ -39,11 +39,6 @@ _ASSIGNED = re.compile(
 HIDDEN = "[secret]"
 
 
-def names_a_secret(name: str) -> bool:
-    """Whether a setting of this name holds a secret, such as ``OPENAI_API_KEY``."""
-    return bool(_NAMED.search(name))
-
-
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """A text without keys: those of the usual shapes, and the values of this process's secret variables.
 
@@ -51,7 +46,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text: Any text.
         secrets: Values to take out besides, such as a key that was given in code.
     """
-    named = [value for name, value in os.environ.items() if len(value) >= 8 and names_a_secret(name)]
+    named = [value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name)]
     # The longest first: a value that holds another would leave its rest behind.
     for value in sorted({*named, *filter(None, secrets)}, key=len, reverse=True):
         text = text.replace(value, HIDDEN)

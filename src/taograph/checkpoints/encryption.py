@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,12 +19,13 @@ from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from taograph.redaction import HIDDEN, names_a_secret, redact
+from taograph.redaction import HIDDEN, redact
 
 KEY = "LANGGRAPH_AES_KEY"
 _CLEAR = frozenset({"source", "step", "parents", "counters_since_delta_snapshot"})
 _SEALED = "taograph_sealed"
 _MARK = "\x02taograph sealed:"
+_SECRET = re.compile(r"((api|access|secret|private|signing|auth)[-_]?key|token|secret|passw(or)?d|credentials?)$", re.I)
 
 
 class Unreadable(ValueError):  # noqa: N818 - says what the stored data is
@@ -159,7 +161,7 @@ def fits(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def _hidden(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if value and names_a_secret(name):
+    if value and _SECRET.search(name):
         return HIDDEN
     return redact(_whole(value))
 
