@@ -257,6 +257,16 @@ def test_it_takes_over_what_is_set_on_the_model_behind() -> None:
     assert TextReAct(inner, tags=["other"]).tags == ["other"]
 
 
+def test_a_grammar_of_function_calls_is_left_out() -> None:
+    class Local(ScriptedModel):
+        constrain_calls: bool = True
+
+    inner = Local(replies=[])
+    model: Any = TextReAct(inner).model
+    assert not model.constrain_calls
+    assert inner.constrain_calls, "the model that was given stays as it is"
+
+
 def test_a_profile_says_that_it_calls_tools() -> None:
     inner = ScriptedModel(replies=[], profile={"tool_calling": False, "max_input_tokens": 4096})
     profile = TextReAct(inner).profile

@@ -108,6 +108,8 @@ class TextReAct(BaseChatModel):
         if not isinstance(given, BaseChatModel | BaseLLM):
             raise TypeError(f"model={type(given).__name__}: give a chat model, a completion model or a name")
         _check(options)
+        if getattr(given, "constrain_calls", False):  # it holds replies to the form of function calls, or to one line
+            given = given.model_copy(update={"constrain_calls": False})
         for name in ("cache", "callbacks", "tags", "metadata"):
             options.setdefault(name, getattr(given, name, None))
         super().__init__(**{"model": given, **options})
