@@ -167,8 +167,8 @@ def _hidden(name: str, value: Any) -> Any:
 
 
 def is_plain_text(value: str) -> bool:
-    """Whether a database of texts takes this one: it holds no NUL and no half of a surrogate pair."""
-    return "\x00" not in value and value == _whole(value)
+    """Whether a column of JSON gives a text back as it is: no NUL, no half of a surrogate pair, no mark of ours."""
+    return "\x00" not in value and not value.startswith(_MARK) and value == _whole(value)
 
 
 def _whole(value: str) -> str:
