@@ -111,12 +111,12 @@ def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Col
 
 def text_of(message: AIMessage) -> str:
     """The text of a reply without its reasoning."""
-    return _split_think(str(message.text))[1].strip()
+    return _thinking_and_text(message)[1].strip()
 
 
 def reasoning_of(message: AIMessage) -> str:
     """The reasoning a model gave apart from its text: blocks, ``reasoning_content``, or a ``<think>`` part."""
-    parts = [*reasoning_fields(message), _split_think(str(message.text))[0]]
+    parts = [*reasoning_fields(message), _thinking_and_text(message)[0]]
     return "\n".join(part.strip() for part in parts if part.strip())
 
 
@@ -180,6 +180,14 @@ def _reasoning_block(block: Mapping[str, Any]) -> str:
             return str(inner.get("text") or "") if isinstance(inner, dict) else ""
         case _:
             return ""
+
+
+def _thinking_and_text(message: AIMessage) -> tuple[str, str]:
+    """A reply's ``<think>`` parts, and the rest. In a step of the text protocol a tag that is left is just text."""
+    meta = message.response_metadata
+    if meta.get("protocol") == "text" and not meta.get("error"):
+        return "", str(message.text)
+    return _split_think(str(message.text))
 
 
 def _split_think(text: str) -> tuple[str, str]:

@@ -31,6 +31,12 @@ Speaker = Literal["person", "observation", "note", "model"]
 _OPENS = re.compile(r"^([^\S\n]*)(?=`{3}|~{3})", re.MULTILINE)
 _TAG = re.compile(r"<(?=/?think)", re.IGNORECASE)
 
+# As generous as what sets data apart, and wherever it stands: in a fence, or in a JSON text that is never closed.
+_OBSERVED = re.compile(
+    r"^(?:[^\w\n]|[\d_])*+(?:observation|观察)(?:[^\w\n:：]|[\d_])*+[:：]|<tool_response|<[|｜]tool[_▁]outputs?",
+    re.MULTILINE | re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -72,6 +78,12 @@ def answer_text(thought: str, answer: str, *, language: str = "en") -> str:
     return "\n".join(
         [*_thought_lines(thought, language), f"{label.final_answer}{label.colon}{as_data(answer.strip())}"]
     )
+
+
+def before_observation(text: str) -> str:
+    """A reply that could not be read as it is kept: up to the first observation that the model made up."""
+    made_up = _OBSERVED.search(text)
+    return text if made_up is None else text[: made_up.start()].rstrip()
 
 
 def chat_messages(messages: Sequence[BaseMessage], system: str = "", *, language: str = "en") -> list[BaseMessage]:

@@ -23,7 +23,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from taograph.graphs.protocols.fitting import UnfitArgumentsError, fit_arguments
 from taograph.graphs.protocols.native import read_reply
 from taograph.graphs.protocols.step import ParsedStep, StepError
-from taograph.graphs.protocols.text import THOUGHT
+from taograph.graphs.protocols.text import THOUGHT, before_observation
 from taograph.models.text_dialects import Dialect, Request, loops_own
 from taograph.models.text_inner import Piece
 from taograph.models.text_offers import Offer
@@ -228,18 +228,20 @@ class Exchange:
         if follows is not None:
             self._ask(follows, thought=step.thought)
             return
+        kept = before_observation(text)  # nor is what it made up sent again
         if self._retries_left > 0:
             self._retries_left -= 1
             self._unread += 1
-            if text:
-                self._messages.append(AIMessage(_head(text), response_metadata={"error": step.error}))
+            if kept:
+                self._messages.append(AIMessage(_head(kept), response_metadata={"error": step.error}))
             self._messages.append(loops_own(hint))
             self._ask(self._dialect.ask(self._messages))
         elif self._raises:
             self.request = None
             raise MalformedStepError(step, text, self._usage, self._unread + 1)
         else:
-            yield from self._conclude(text, step, reasoning=self._reasoning.text, hint=hint)
+            step = replace(step, truncated=step.truncated or kept != text)
+            yield from self._conclude(kept, step, reasoning=self._reasoning.text, hint=hint)
 
     def _conclude(
         self,
@@ -281,7 +283,8 @@ class Exchange:
 
     def _remarks(self, step: ParsedStep | None, hint: str) -> dict[str, Any]:
         """What is said of a step in the message's ``response_metadata``."""
-        said: dict[str, Any] = {"protocol": "text"}
+        # A reply of no protocol is read like any other model's, such as one that begins with its thinking.
+        said: dict[str, Any] = {} if self._reply.stream.is_plain else {"protocol": "text"}
         if self._is_estimated:
             said["usage_estimated"] = True
         if self._unread:
