@@ -19,6 +19,14 @@ _TOO_LONG = (
     "maximum context length",
     "context window",
     "prompt is too long",
+    "prompt too long",  # Ollama
+    "input tokens exceed",  # OpenAI's Responses
+    "longer than the maximum model length",  # vLLM
+    "exceed context limit",  # Anthropic, with what the reply may take
+    "exceeds the maximum number of tokens allowed",  # Google
+    "total number of tokens in the prompt cannot exceed",  # Cohere
+    "`inputs` tokens + `max_new_tokens` must be",  # text-generation-inference
+    "reduce the length of the messages",  # Groq
 )
 _BROKEN = (
     "output that does not match the expected",  # llama.cpp, status 500

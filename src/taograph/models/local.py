@@ -76,15 +76,18 @@ class LocalChat(ChatEndpoint):
     ) -> dict[str, Any]:
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
         offers = bool(payload.get("tools"))
-        if not self.constrain_calls or not (offers or self.one_line) or "response_format" in payload:
+        own = payload.get("extra_body") or {}
+        if not self.constrain_calls or not (offers or self.one_line) or "response_format" in {*payload, *own}:
+            if self.one_line:  # what its template writes behind an answer
+                payload["stop"] = [*(payload.get("stop") or ()), "\nQuestion:"]
             return payload
         # The server takes no grammar together with tools, so the template gets them under another name.
         tools, choice = payload.pop("tools", []), payload.pop("tool_choice", None)
         payload.pop("parallel_tool_calls", None)
         payload["extra_body"] = {
-            **(payload.get("extra_body") or {}),
-            "chat_template_kwargs": {"offered": tools},
             "grammar": call_grammar(tools, choice, one_line=self.one_line),
+            **own,
+            "chat_template_kwargs": {**(own.get("chat_template_kwargs") or {}), "offered": tools},
         }
         _remember_prefix(self._lease, payload)
         return payload
@@ -184,6 +187,7 @@ def chat_model(name: str = "local", **options: Any) -> BaseChatModel:
         "constrain_calls": template in ("bare_json", "plain"),
         "one_line": template == "plain",
         "timeout": httpx.Timeout(_READ_SECONDS, connect=10.0),
+        "profile": {"max_input_tokens": spec.context},
         **options,
     }
     made = LocalChat(
