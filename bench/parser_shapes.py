@@ -196,6 +196,51 @@ ADVERSARIAL = (
 )
 
 SHAPES = PLAIN + ADVERSARIAL
+SHARED_WITH_RIVALS = (
+    *(shape.name for shape in PLAIN),
+    *(shape.name for shape in ADVERSARIAL if "(G" in shape.name),
+    "<think> nested and closed",
+    "Thought: lines",
+    "Action: lines",
+    "Action: without line ends",
+    "Action and blanks",
+    "Action and digits",
+    "Action, Input never comes",
+    "Final Answer: lines",
+    "Observation prefixes",
+    "full-width colons",
+    "blanks between two labels",
+    "empty lines between the labels",
+    "blanks within prose",
+    "unclosed fences",
+    "fence lines, an odd number",
+    "run of back-ticks",
+    "labels in one unclosed fence",
+    "run of asterisks as the tool",
+    "wrappers around the input",
+    "gloss of open parentheses",
+    "arrays, deep",
+    "objects, deep",
+    "objects, deep, never closed",
+    "braces in prose",
+    "open braces in text input",
+    "run of double quotes",
+    "backslashes in a string",
+    "run of digits",
+    "JSON string full of labels",
+    "raw labels in an unclosed string",
+    "truncated array of objects",
+    "truncated string",
+    "missing colons",
+    "missing commas",
+    "keys without quotes",
+    "trailing commas",
+    "comments",
+    "comments never closed",
+    "broken blobs",
+    "blobs with a name",
+)
+"""What the other parsers are asked too: their slow ones take minutes each, and most of the rest is aimed at ours."""
 BY_NAME = {shape.name: shape for shape in SHAPES}
 SIZES = tuple(2**power for power in range(10, 21))
 """1 kB to 1 MB (a kB is 1,024 characters), doubling."""
