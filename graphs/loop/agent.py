@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -71,19 +71,20 @@ class Agent:
             return self._bind(model, "text", refused[1])
         return self._bind(model, *declared(model, self.protocol))
 
-    def in_text(self, bound: Bound, why: str, *, learned: bool) -> Bound:
+    def in_text(self, bound: Bound, why: str) -> Bound:
         """The same model, asked in the text protocol.
 
         Args:
             bound: The model as it was asked.
             why: Why it changes, for the trace.
-            learned: Whether that holds for later runs, too: its endpoint refused tools.
         """
-        if learned:
-            if len(self._refusing) >= _REMEMBERED:
-                self._refusing.clear()
-            self._refusing[id(bound.given)] = (bound.given, why)
         return self._bind(bound.given, "text", why)
+
+    def remember(self, bound: Bound) -> None:
+        """Ask a model in later runs as it is asked now: its endpoint refused tools, and took the text protocol."""
+        if len(self._refusing) >= _REMEMBERED:
+            self._refusing.clear()
+        self._refusing[id(bound.given)] = (bound.given, bound.why)
 
     def _bind(self, model: BaseChatModel, spoken: Spoken, why: str) -> Bound:
         found = self._bound.get((id(model), spoken))
@@ -91,7 +92,7 @@ class Agent:
             if len(self._bound) >= _REMEMBERED:
                 self._bound.clear()
             found = self._bound[id(model), spoken] = Bound.make(model, self, spoken, why)
-        return found
+        return found if found.why == why else replace(found, why=why)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import without_calls
 from taograph.graphs.protocols.native import text_of
 from taograph.graphs.protocols.recover import recover_tool_calls
-from taograph.models.failures import status_of
+from taograph.models.failures import refuses_tools, status_of
 
 _SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600
 _ECHO_CHARS = 24
@@ -135,8 +135,9 @@ def _closing(session: Session, messages: Sequence[AnyMessage], stop: Stop) -> St
         session.teller.tell("retry", reason="model_error", detail=f"no closing answer: {failure.words}")
         return None
     text = text_of(reply)
-    # A call written as text answers nothing, nor does our own instruction, which small models say again.
-    if not text or recover_tool_calls(text, session.agent.by_name) or _repeats(text, str(instruction.content)):
+    # A call answers nothing, also one written as text, nor does our own instruction, which small models say again.
+    calls = reply.response_metadata.get("error") or recover_tool_calls(text, session.agent.by_name)
+    if not text or calls or _repeats(text, str(instruction.content)):
         return None
     session.messages += [instruction, without_calls(reply, text)]
     return text
@@ -173,8 +174,8 @@ def _structured(
         except TimedOut:
             return None, _without_structure(stop, "no time was left to give the required form", "deadline")
         except GaveUp as failure:
-            if len(ways) > 1 and status_of(failure.error) in (400, 422):
-                ways.pop(0)
+            if len(ways) > 1 and (status_of(failure.error) in (400, 422) or refuses_tools(failure.error)):
+                del ways[: len(ways) - 1 if refuses_tools(failure.error) else 1]
                 session.teller.tell("retry", reason="structured_output", detail=failure.words)
                 continue
             return None, _without_structure(stop, failure.words, "model_error")

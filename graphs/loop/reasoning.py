@@ -23,7 +23,7 @@ from taograph.graphs.loop.verifying import objection
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import filled, is_blank
 from taograph.graphs.protocols.native import DROPPED, Reply, read_reply, text_of, thought_of
-from taograph.models.failures import is_malformed, refusal_text
+from taograph.models.failures import is_malformed, refusal_text, refuses_tools
 from taograph.tools.running import check_arguments
 
 # `verify` may send the loop on so often; then the answer stands, and the result says that it objected.
@@ -116,6 +116,7 @@ class Turn:
                 if not session.fall_back(failure):
                     raise
                 reply = yield from session.ask_to_fit(session.bound.acting, self.conversation)
+                session.keep_to_text()
         except Cancelled as cut:
             return self._stop("cancelled", cut.reason)
         except TimedOut:
@@ -255,7 +256,9 @@ class Turn:
             session.messages.append(AIMessage(refused))
             return self._stop("refusal", f"the model refused: {refused[:200]}")
         if not is_malformed(failure.error):
-            return self._stop("model_error", failure.words)
+            refused_tools = self.agent.protocol == "native" and refuses_tools(failure.error)
+            advice = '. With protocol="auto" or "text" it need not call functions' if refused_tools else ""
+            return self._stop("model_error", failure.words + advice)
         run["unusable"] += 1
         if run["unusable"] > session.limits.malformed or not self._has_turn():
             return self._stop("malformed_output", failure.words)

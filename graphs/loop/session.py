@@ -142,7 +142,7 @@ class Session:
         else:
             run = Bookkeeping(**state["run"])
             if run.get("protocol") == "text" != bound.protocol:  # learned in another process
-                bound = agent.in_text(bound, "the run was in the text protocol before", learned=False)
+                bound = agent.in_text(bound, "the run was in the text protocol before")
             run["protocol"] = bound.protocol
         # A run that goes on keeps its limits, also where whoever resumes it sets none.
         settings = {**run["limits"], **read_context(runtime_of(config).context)}
@@ -193,17 +193,21 @@ class Session:
         """Go on in the text protocol where the endpoint refuses tools and the caller leaves it open.
 
         Returns:
-            Whether it does; then the model has to be asked again.
+            Whether it does; then the model has to be asked again. If that works, see :meth:`keep_to_text`.
         """
         if self.bound.protocol == "text" or self.agent.protocol != "auto" or not self.agent.tools:
             return False
         if not refuses_tools(failure.error):
             return False
         why = f"the endpoint refuses tools: {failure.words}"
-        self.bound = self.agent.in_text(self.bound, why, learned=True)
-        self.run["protocol"] = "text"
+        self.bound = self.agent.in_text(self.bound, why)
         self.teller.tell("retry", reason="protocol", detail=f"going on in the text protocol: {why}")
         return True
+
+    def keep_to_text(self) -> None:
+        """Stay with the text protocol, in this run and in later ones: an endpoint that takes neither learns nothing."""
+        self.run["protocol"] = "text"
+        self.agent.remember(self.bound)
 
     def budget(self) -> None:
         """Tell what was spent."""
