@@ -77,10 +77,10 @@ def holds(text: str, accepted: Sequence[str]) -> bool:
     return False
 
 
-def ask(graph: Any, entry: dict[str, Any]) -> Outcome:
+def ask(graph: Any, entry: dict[str, Any], config: Any = None) -> Outcome:
     """Run one question."""
     began = time.monotonic()
-    result = graph.invoke({"messages": [("user", entry["question"])]})
+    result = graph.invoke({"messages": [("user", entry["question"])]}, config)
     seconds = time.monotonic() - began
     messages = result["messages"]
     observed = [str(m.text) for m in messages if isinstance(m, ToolMessage)]

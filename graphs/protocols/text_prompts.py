@@ -40,6 +40,7 @@ __all__ = [
 
 _EXAMPLES = 2
 _INDENT = "  "
+_SECTION_OF_EXAMPLES = re.compile(r"(?:\A|\n\n)#[^\n]*\n\n\{examples\}")
 
 
 def system_text(
@@ -48,6 +49,7 @@ def system_text(
     language: str = "en",
     template: str | None = None,
     choice: str | None = None,
+    examples: bool = True,
 ) -> str:
     """What a model is told before the conversation.
 
@@ -57,6 +59,7 @@ def system_text(
         template: A text of your own in place of :func:`default_template`. ``{tools}``, ``{tool_names}``,
             ``{format}``, ``{rules}`` and ``{examples}`` are filled in; every other brace stays as it is.
         choice: As :func:`choice_text`.
+        examples: Whether worked examples are part of it; not where they stand in the conversation as turns.
 
     Raises:
         ValueError: There are no tools, no such language, no ``{tools}`` in the template, or no tool of the name
@@ -70,14 +73,16 @@ def system_text(
             "template has no {tools}: the model would not know what it can call. Put {tools} where the list belongs"
         )
     names = {"tool_names": names_of(tools)}
+    if template is None:
+        template = words.template if examples else _SECTION_OF_EXAMPLES.sub("", words.template)
     text = _filled(
-        words.template if template is None else template,
+        template,
         {
             **names,
             "tools": "\n\n".join(_tool(tool, words, labels(language)) for tool in tools),
             "format": _filled(words.format, names),
             "rules": words.rules,
-            "examples": "\n\n".join(_examples(tools, words, labels(language))),
+            "examples": "\n\n".join(_examples(tools, words, labels(language))) if examples else "",
         },
     )
     wanted = choice_text(choice, [tool.name for tool in tools], language=language)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from taograph.graphs.protocols.examples import EXAMPLE_ID
 from taograph.graphs.protocols.paper import (
     QUESTIONS,
     WRITTEN,
@@ -29,6 +30,7 @@ from taograph.graphs.protocols.paper_text import (
 )
 from taograph.graphs.protocols.parser import parse_step
 from taograph.graphs.protocols.step import ParsedStep
+from taograph.graphs.protocols.step_schema import flattened
 from taograph.graphs.protocols.text import (
     LOOPS_OWN,
     chat_messages,
@@ -123,9 +125,7 @@ class LabelDialect:
         self._plain = not tools and not any(_acts(message) for message in messages)
         if self._plain:
             return Request(plain_completion_text(messages) if self._completion else list(messages))
-        system = (
-            "" if not tools else system_text(list(tools.values()), language=self._language, template=self._template)
-        )
+        system = "" if not tools else self._system(messages)
         if self._offer.answer_schema is not None:
             system += "\n\n" + _answer_form(self._offer.answer_schema, self._language)
         # At the end: the prefix stays what it was for the other requests of a run.
@@ -136,6 +136,12 @@ class LabelDialect:
                 completion_text(told, system, language=self._language), (*stop, *completion_stops(self._language))
             )
         return Request(chat_messages(told, system, language=self._language), stop)
+
+    def _system(self, messages: Sequence[BaseMessage]) -> str:
+        """The instructions; worked examples that stand in the conversation as turns are not told twice."""
+        shown = any(isinstance(m, ToolMessage) and m.tool_call_id.startswith(EXAMPLE_ID) for m in messages)
+        offered = list(self._offer.tools.values())
+        return system_text(offered, language=self._language, template=self._template, examples=not shown)
 
     def ask_for_action(self, step: ParsedStep) -> Request | None:
         """As :class:`Dialect`: never."""
@@ -154,7 +160,7 @@ class LabelDialect:
 
     def parse(self, stream: StepStream, *, cut: bool, strict: bool = False) -> ParsedStep:
         """As :class:`Dialect`. Of an action that was cut off nothing is guessed."""
-        text = stream.text
+        text = flattened(stream.text, self._offer.tools)
         if self._completion and not self._plain and not stream.is_labelled:
             label = labels(self._language)
             text = f"{label.thought}{label.colon}{text}"

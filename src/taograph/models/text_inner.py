@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel, BaseLLM
-from langchain_core.messages import AIMessage, BaseMessage, UsageMetadata
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult, GenerationChunk, LLMResult
 
 from taograph.graphs.protocols.native import reasoning_fields
+from taograph.graphs.protocols.text import merged
 from taograph.models.failures import is_overflow, is_retryable, status_of
+from taograph.models.text_constrain import Constraint
 
 InnerModel = BaseChatModel | BaseLLM
 Content = Sequence[BaseMessage] | str
@@ -42,11 +45,37 @@ class Asked:
         content: Messages for a chat model, a text for a completion model.
         stop: Where the reply has to end.
         options: Further keywords of the call.
+        held: Ways of holding the reply to one step, in the order in which they are tried; the last resort is none.
     """
 
     content: Content
     stop: tuple[str, ...]
     options: Mapping[str, Any]
+    held: tuple[Constraint, ...] = ()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A request as it is sent.
+
+    Attributes:
+        stop: The stop texts, if any.
+        held: How the reply is held to a step, if it is.
+        refused: What of it the model turned out to refuse.
+    """
+
+    stop: list[str] | None
+    held: Constraint | None
+    refused: Literal["stop", "held"] | None = None
+
+    def of(self, asked: Asked) -> Asked:
+        """What is asked then."""
+        if self.held is None:
+            return asked
+        content, note = asked.content, self.held.note
+        if note and not isinstance(content, str):
+            content = merged([*content, HumanMessage(note)])
+        return replace(asked, content=content, options={**asked.options, **self.held.options})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,37 +112,39 @@ class Inner:
     def whole(self, asked: Asked) -> Piece:
         """A whole reply, as the only piece of a stream."""
         self._wait()
-        for stop in self._stops(asked):
+        for attempt in self._attempts(asked):
+            sent = attempt.of(asked)
             try:
                 result: ChatResult | LLMResult
                 if isinstance(self._model, BaseLLM):
-                    result = self._model._generate([_text(asked)], stop=stop, **asked.options)
+                    result = self._model._generate([_text(sent)], stop=attempt.stop, **sent.options)
                 else:
-                    result = self._model._generate(_messages(asked), stop=stop, **asked.options)
+                    result = self._model._generate(_messages(sent), stop=attempt.stop, **sent.options)
             except Exception as error:
-                if not self._refuses(error, stop):
+                if not _refuses(error, attempt):
                     raise
             else:
-                self._accepted(asked, stop)
-                return _whole(result)
+                self._accepted(asked, attempt)
+                return _whole(result, self._remarks(asked, attempt))
         raise AssertionError("a request is made at least once")
 
     async def awhole(self, asked: Asked) -> Piece:
         """As :meth:`whole`."""
         await self._await()
-        for stop in self._stops(asked):
+        for attempt in self._attempts(asked):
+            sent = attempt.of(asked)
             try:
                 result: ChatResult | LLMResult
                 if isinstance(self._model, BaseLLM):
-                    result = await self._model._agenerate([_text(asked)], stop=stop, **asked.options)
+                    result = await self._model._agenerate([_text(sent)], stop=attempt.stop, **sent.options)
                 else:
-                    result = await self._model._agenerate(_messages(asked), stop=stop, **asked.options)
+                    result = await self._model._agenerate(_messages(sent), stop=attempt.stop, **sent.options)
             except Exception as error:
-                if not self._refuses(error, stop):
+                if not _refuses(error, attempt):
                     raise
             else:
-                self._accepted(asked, stop)
-                return _whole(result)
+                self._accepted(asked, attempt)
+                return _whole(result, self._remarks(asked, attempt))
         raise AssertionError("a request is made at least once")
 
     def pieces(self, asked: Asked) -> Generator[Piece]:
@@ -122,15 +153,17 @@ class Inner:
             yield self.whole(asked)
             return
         self._wait()
-        for stop in self._stops(asked):
+        for attempt in self._attempts(asked):
             begun = False
             try:
-                with closing(_iterating(self._model, asked, stop)) as pieces:
+                with closing(_iterating(self._model, attempt.of(asked), attempt.stop)) as pieces:
                     for piece in pieces:
-                        begun = begun or self._accepted(asked, stop)
+                        if not begun:
+                            begun = self._accepted(asked, attempt)
+                            yield Piece("", about=self._remarks(asked, attempt))
                         yield piece
             except Exception as error:
-                if begun or not self._refuses(error, stop):
+                if begun or not _refuses(error, attempt):
                     raise
             else:
                 return
@@ -141,15 +174,17 @@ class Inner:
             yield await self.awhole(asked)
             return
         await self._await()
-        for stop in self._stops(asked):
+        for attempt in self._attempts(asked):
             begun = False
             try:
-                async with aclosing(_aiterating(self._model, asked, stop)) as pieces:
+                async with aclosing(_aiterating(self._model, attempt.of(asked), attempt.stop)) as pieces:
                     async for piece in pieces:
-                        begun = begun or self._accepted(asked, stop)
+                        if not begun:
+                            begun = self._accepted(asked, attempt)
+                            yield Piece("", about=self._remarks(asked, attempt))
                         yield piece
             except Exception as error:
-                if begun or not self._refuses(error, stop):
+                if begun or not _refuses(error, attempt):
                     raise
             else:
                 return
@@ -172,24 +207,44 @@ class Inner:
         if limiter is not None:
             await limiter.aacquire(blocking=True)
 
-    def _stops(self, asked: Asked) -> Iterator[list[str] | None]:
-        """The stop texts to send: those that are wanted, and none where the model turns out to refuse them."""
-        if asked.stop and self._learned.get("stop", True):
-            yield list(asked.stop[:_MOST_STOPS])
-        yield None
+    def _attempts(self, asked: Asked) -> Iterator[_Attempt]:
+        """The requests to make: as it is wanted, then without what the model turns out to refuse."""
+        ways = iter([*(way for way in asked.held if self._learned.get(way.name, True)), None])
+        stop = list(asked.stop[:_MOST_STOPS]) if asked.stop and self._learned.get("stop", True) else None
+        attempt = _Attempt(stop, next(ways))
+        while True:
+            yield attempt
+            held = next(ways) if attempt.refused == "held" else attempt.held
+            attempt = _Attempt(None if attempt.refused == "stop" else attempt.stop, held)
 
-    def _refuses(self, error: Exception, stop: list[str] | None) -> bool:
-        """Whether an error says that the model takes no stop texts, so that it is worth asking without."""
-        if stop is None or is_overflow(error) or status_of(error) not in (None, 400, 404, 422):
-            return False
-        named = getattr(error, "param", None) == "stop" or _NAMES_STOP.search(str(error)) is not None
-        return named and not is_retryable(error)
-
-    def _accepted(self, asked: Asked, stop: list[str] | None) -> bool:
+    def _accepted(self, asked: Asked, attempt: _Attempt) -> bool:
         """Learn from a request that was answered, whether or not the reply is read to its end."""
-        if asked.stop and stop is None:
+        if asked.stop and attempt.stop is None:
             self._learned["stop"] = False
+        for way in takewhile(lambda way: way is not attempt.held, asked.held):
+            self._learned[way.name] = False
         return True
+
+    def _remarks(self, asked: Asked, attempt: _Attempt) -> dict[str, Any]:
+        """What is said of how a reply was held to a step, where it was to be."""
+        if not asked.held:
+            return {}
+        refused = [way.name for way in asked.held if not self._learned.get(way.name, True)]
+        return {
+            "constrained": attempt.held.name if attempt.held else "none",
+            **({"refused": refused} if refused else {}),
+        }
+
+
+def _refuses(error: Exception, attempt: _Attempt) -> bool:
+    """Whether an error says that the model does not take a part of the request, so that it is worth asking without."""
+    if is_overflow(error) or status_of(error) not in (None, 400, 404, 422) or is_retryable(error):
+        return False
+    if attempt.held is not None and attempt.held.refused_by(error):
+        attempt.refused = "held"
+    elif attempt.stop is not None and (getattr(error, "param", None) == "stop" or _NAMES_STOP.search(str(error))):
+        attempt.refused = "stop"
+    return attempt.refused is not None
 
 
 def _iterating(model: InnerModel, asked: Asked, stop: list[str] | None) -> Generator[Piece]:
@@ -228,8 +283,8 @@ def _messages(asked: Asked) -> list[BaseMessage]:
     return list(cast(Sequence[BaseMessage], asked.content))
 
 
-def _whole(result: ChatResult | LLMResult) -> Piece:
-    told = result.llm_output or {}
+def _whole(result: ChatResult | LLMResult, remarks: Mapping[str, Any]) -> Piece:
+    told = {**(result.llm_output or {}), **remarks}
     if isinstance(result, ChatResult):
         made = result.generations[0]
         return _of_message(made.message, {**told, **(made.generation_info or {})})

@@ -21,6 +21,7 @@ from taograph.graphs.protocols.text_prompts import system_text
 from taograph.graphs.protocols.text_tools import OfferedTool
 from taograph.models.prices import model_name
 from taograph.models.resolving import resolve
+from taograph.models.text_constrain import Constrain, Constraint, check_constrain, constraints_of
 from taograph.models.text_dialects import DialectName, dialect_of
 from taograph.models.text_exchange import Exchange, MalformedStepError, OnMalformed
 from taograph.models.text_inner import Asked, Inner
@@ -75,6 +76,9 @@ class TextReAct(BaseChatModel):
         on_malformed: "retry" asks again, with a hint that quotes what was wrong; "return" gives the reply as it
             is, with ``error``, ``error_detail`` and ``error_hint`` in ``response_metadata``.
         retries: How often it is asked again for one message.
+        constrain: Whether the server holds replies to one well-formed step: "grammar" for llama.cpp, "json_schema" for
+            OpenAI and most who follow it, "guided" for vLLM; "auto" tries and goes on without what is refused. What
+            was in force is said in ``response_metadata`` as ``constrained``, what was refused as ``refused``.
         temperature: Passed on with each call; None leaves it to the model.
         max_tokens: Likewise.
         timeout: Likewise, in seconds.
@@ -93,6 +97,7 @@ class TextReAct(BaseChatModel):
     strict_original: bool = False
     on_malformed: OnMalformed = "retry"
     retries: int = 2
+    constrain: Constrain = "none"
     temperature: float | None = None
     max_tokens: int | None = None
     timeout: float | None = None
@@ -108,6 +113,7 @@ class TextReAct(BaseChatModel):
         if not isinstance(given, BaseChatModel | BaseLLM):
             raise TypeError(f"model={type(given).__name__}: give a chat model, a completion model or a name")
         _check(options)
+        check_constrain(options.get("constrain", "none"), given, options.get("dialect", "labels"))
         if getattr(given, "constrain_calls", False):  # it holds replies to the form of function calls, or to one line
             given = given.model_copy(update={"constrain_calls": False})
         for name in ("cache", "callbacks", "tags", "metadata"):
@@ -189,6 +195,16 @@ class TextReAct(BaseChatModel):
         if choice is not None:
             options["tool_choice"] = choice
         return self.bind(**options, **kwargs)
+
+    def written(self, messages: Sequence[BaseMessage], **options: Any) -> Sequence[BaseMessage] | str:
+        """What the model behind is sent for some messages.
+
+        Args:
+            messages: The messages.
+            **options: As they are bound, the tools among them.
+        """
+        request = self._begin(list(messages), None, options)[0].request
+        return request.content if request is not None else ""
 
     def _generate(
         self,
@@ -294,7 +310,11 @@ class TextReAct(BaseChatModel):
         """The request of an exchange, as it is sent."""
         request = exchange.request
         content = request.content if request else ""
-        return Asked(content, exchange.stop, self._options(kwargs))
+        options = self._options(kwargs)
+        held: tuple[Constraint, ...] = ()
+        if self.constrain != "none" and self.dialect == "labels":
+            held = constraints_of(self.constrain, self.model, offer_of(kwargs), options, self.language)
+        return Asked(content, exchange.stop, options, held)
 
     def _options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The keywords of a call of the model behind."""
@@ -308,7 +328,7 @@ class TextReAct(BaseChatModel):
 
 
 _IDENTIFYING = frozenset(
-    {"language", "template", "dialect", "strict_original", "on_malformed", "retries", "stop", *_PASSED_ON}
+    {"language", "template", "dialect", "strict_original", "on_malformed", "retries", "constrain", "stop", *_PASSED_ON}
 )
 # Of the model behind, and asked for by whoever makes any chat model in the same way.
 _IGNORED = frozenset({"api_key", "max_retries"})
