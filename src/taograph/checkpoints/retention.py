@@ -169,6 +169,8 @@ def delete_rows(saver: Checkpoints, execute: Execute, thread: str) -> bool:
 def shorten(saver: Checkpoints, thread: str) -> bool:
     """Delete all of a thread but its last state; returns whether there was something to delete.
 
+    That state may reach back to the beginning of a short thread, or to where the messages were last stored as a
+    list: rows are left or deleted, never written anew, which would need the types of the graph that wrote them.
     Nothing is deleted where the thread gets a new checkpoint meanwhile.
     """
     with saver.transaction() as execute:
@@ -262,7 +264,7 @@ def _threads(saver: Checkpoints) -> Iterator[Thread]:
         if last is not None:
             state, updated = _state(last), _updated(last)
             steps = max(0, int(last.metadata.get("step", 0)))
-        yield Thread(thread, _made(oldest), updated, steps, sizes.get(thread, 0), state)
+        yield Thread(thread, min(_made(oldest), updated), updated, steps, sizes.get(thread, 0), state)
 
 
 def _last(saver: Checkpoints, thread: str) -> CheckpointTuple | None:
@@ -289,9 +291,14 @@ def _state(last: CheckpointTuple) -> State:
         return "waiting"
     if "__error__" in written:
         return "failed"
-    values = last.checkpoint["channel_values"]
-    next_step = any(name == "__start__" or name.startswith("branch:to:") for name in values)
-    return "unfinished" if next_step or values.get("__pregel_tasks") else "done"
+    return "unfinished" if any(_starts_a_step(*item) for item in last.checkpoint["channel_values"].items()) else "done"
+
+
+def _starts_a_step(channel: str, value: Any) -> bool:
+    """Whether a value of a channel of LangGraph's own makes a node run next."""
+    if channel.startswith("join:"):  # join:one+another:node, with those that have come
+        return set(value) == set(channel.split(":")[1].split("+"))
+    return channel == "__start__" or channel.startswith("branch:to:") or (channel == "__pregel_tasks" and bool(value))
 
 
 def _updated(last: CheckpointTuple) -> datetime:

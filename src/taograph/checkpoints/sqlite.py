@@ -78,7 +78,7 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
             if self.conn.execute("PRAGMA auto_vacuum").fetchone() == (0,):
                 self.conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 self.conn.execute("VACUUM")
-            self.conn.execute("PRAGMA incremental_vacuum").fetchall()
+            self.conn.executescript("PRAGMA incremental_vacuum")  # execute would free one page of them
             self.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
