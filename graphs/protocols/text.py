@@ -30,6 +30,8 @@ Speaker = Literal["person", "observation", "note", "model"]
 # What opens a part that labels do not count in, within a thought: it would swallow the action behind it.
 _OPENS = re.compile(r"^([^\S\n]*)(?=`{3}|~{3})", re.MULTILINE)
 _TAG = re.compile(r"<(?=/?think)", re.IGNORECASE)
+# Where a turn ends for a model: servers read it so even in the midst of a text.
+_TURN_TOKEN = re.compile(r"(?<=<)(?=[|｜][^\s<>]{1,60}[|｜]>|/?s>|(?:start|end)_of_turn>)|(?<=\[)(?=/?INST\])")
 
 # As generous as what sets data apart, and wherever it stands: in a fence, or in a JSON text that is never closed.
 _OBSERVED = re.compile(
@@ -114,12 +116,13 @@ def completion_text(messages: Sequence[BaseMessage], system: str = "", *, langua
         language: Of the labels.
     """
     label, words = labels(language), next(found for known, found in WORDS.items() if known == language)
-    question = re.compile(rf"^(?=[^\S\n]*{label.question}[^\S\n]*[:：])", re.MULTILINE | re.IGNORECASE)
+    heads = "|".join(map(re.escape, (words.you_write, words.you_get)))
+    posing = re.compile(rf"^(?=[^\S\n]*(?:{label.question}[^\S\n]*[:：]|{heads}))", re.MULTILINE | re.IGNORECASE)
     parts: list[tuple[bool, str]] = []
     for turn in turns(messages, language=language):
         text = turn.text
         if turn.speaker in ("person", "observation"):
-            text = question.sub("| ", text)
+            text = posing.sub("| ", text)
         match turn.speaker:
             case "person":
                 text = f"{label.question}{label.colon}{text}"
@@ -240,7 +243,7 @@ def _reply(message: AIMessage, language: str) -> str:
 
 
 def _observation(message: ToolMessage) -> Turn:
-    return Turn("observation", as_data(str(message.text)), _blocks(message))
+    return Turn("observation", _TURN_TOKEN.sub(" ", as_data(str(message.text))), _blocks(message))
 
 
 def _message(turn: Turn, language: str) -> BaseMessage:
