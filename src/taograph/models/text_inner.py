@@ -46,12 +46,13 @@ class Asked:
         stop: Where the reply has to end.
         options: Further keywords of the call.
         held: Ways of holding the reply to one step, in the order in which they are tried; the last resort is none.
+            None where nobody asked for that.
     """
 
     content: Content
     stop: tuple[str, ...]
     options: Mapping[str, Any]
-    held: tuple[Constraint, ...] = ()
+    held: tuple[Constraint, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -209,7 +210,7 @@ class Inner:
 
     def _attempts(self, asked: Asked) -> Iterator[_Attempt]:
         """The requests to make: as it is wanted, then without what the model turns out to refuse."""
-        ways = iter([*(way for way in asked.held if self._learned.get(way.name, True)), None])
+        ways = iter([*(way for way in asked.held or () if self._learned.get(way.name, True)), None])
         stop = list(asked.stop[:_MOST_STOPS]) if asked.stop and self._learned.get("stop", True) else None
         attempt = _Attempt(stop, next(ways))
         while True:
@@ -221,13 +222,13 @@ class Inner:
         """Learn from a request that was answered, whether or not the reply is read to its end."""
         if asked.stop and attempt.stop is None:
             self._learned["stop"] = False
-        for way in takewhile(lambda way: way is not attempt.held, asked.held):
+        for way in takewhile(lambda way: way is not attempt.held, asked.held or ()):
             self._learned[way.name] = False
         return True
 
     def _remarks(self, asked: Asked, attempt: _Attempt) -> dict[str, Any]:
         """What is said of how a reply was held to a step, where it was to be."""
-        if not asked.held:
+        if asked.held is None:
             return {}
         refused = [way.name for way in asked.held if not self._learned.get(way.name, True)]
         return {

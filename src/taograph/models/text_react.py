@@ -311,9 +311,10 @@ class TextReAct(BaseChatModel):
         request = exchange.request
         content = request.content if request else ""
         options = self._options(kwargs)
-        held: tuple[Constraint, ...] = ()
-        if self.constrain != "none" and self.dialect == "labels":
-            held = constraints_of(self.constrain, self.model, offer_of(kwargs), options, self.language)
+        held: tuple[Constraint, ...] | None = None
+        if self.constrain != "none" and kwargs.get("tools"):
+            wanted = self.constrain if self.dialect == "labels" else "none"
+            held = constraints_of(wanted, self.model, offer_of(kwargs), options, self.language)
         return Asked(content, exchange.stop, options, held)
 
     def _options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
