@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ class Said:
     Attributes:
         question: Id of the question.
         seconds: From the request to the whole reply.
+        cpu: Seconds that the server worked meanwhile: what the machine does besides is not in it.
         kind: "action", "final", or what was wrong.
         well_formed: Whether the loop can use it.
         cut: Whether something behind the step was dropped, such as an invented observation.
@@ -62,6 +64,7 @@ class Said:
     seconds: float
     kind: str
     well_formed: bool
+    cpu: float = 0.0
     cut: bool = False
     output_tokens: int = 0
     text: str = ""
@@ -74,15 +77,16 @@ class Recorder(BaseCallbackHandler):
     tools: Mapping[str, BaseTool]
     question: str = ""
     said: list[Said] = field(default_factory=list)
-    began: dict[UUID, float] = field(default_factory=dict)
+    began: dict[UUID, tuple[float, float]] = field(default_factory=dict)
+    worked: Callable[[], float] = lambda: 0.0
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """A request begins."""
-        self.began[run_id] = time.monotonic()
+        self.began[run_id] = time.monotonic(), self.worked()
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """A reply is there."""
-        seconds = time.monotonic() - self.began.pop(run_id)
+        seconds, cpu = self._since(run_id)
         message: Any = response.generations[0][0].message  # type: ignore[union-attr]
         assert isinstance(message, AIMessage)
         reply = read_reply(message, self.tools)
@@ -92,9 +96,10 @@ class Recorder(BaseCallbackHandler):
         self.said.append(
             Said(
                 self.question,
-                round(seconds, 2),
+                seconds,
                 str(message.response_metadata.get("error") or kind),
                 well_formed,
+                cpu,
                 cut=bool(message.response_metadata.get("truncated")),
                 output_tokens=(message.usage_metadata or {}).get("output_tokens", 0),
                 text="" if well_formed else str(message.text),
@@ -103,17 +108,33 @@ class Recorder(BaseCallbackHandler):
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """There is no reply."""
-        seconds = time.monotonic() - self.began.pop(run_id)
-        self.said.append(Said(self.question, round(seconds, 2), type(error).__name__, False, text=str(error)[:300]))
+        seconds, cpu = self._since(run_id)
+        self.said.append(Said(self.question, seconds, type(error).__name__, False, cpu, text=str(error)[:300]))
+
+    def _since(self, run_id: UUID) -> tuple[float, float]:
+        began, worked = self.began.pop(run_id)
+        return round(time.monotonic() - began, 2), round(self.worked() - worked, 2)
 
     def _fits(self, call: Any) -> bool:
         tool = self.tools.get(call["name"])
         return tool is not None and check_arguments(tool, call["args"]) is None
 
 
-def graph_of(name: str, way: str, tools: Sequence[BaseTool]) -> Any:
+def cpu_of(model: Any) -> Callable[[], float]:
+    """Tells how many seconds the server of a local model has worked; nothing where the system has no /proc."""
+    told = Path(f"/proc/{model._lease.record().pid}/stat")
+
+    def worked() -> float:
+        if not told.exists():
+            return 0.0
+        fields = told.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    return worked
+
+
+def graph_of(model: Any, way: str, tools: Sequence[BaseTool]) -> Any:
     """The loop with a model that is asked in one of the ways."""
-    model: Any = chat_model(f"local:{name}", temperature=0.0, context=CONTEXT)
     if way == "text+grammar":
         from taograph.models import TextReAct
 
@@ -125,8 +146,9 @@ def graph_of(name: str, way: str, tools: Sequence[BaseTool]) -> Any:
 def run(name: str, way: str, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Ask all the questions."""
     tools = [tool for tool in default_tools() if tool.name != "ask_person"]
-    graph = graph_of(name, way, tools)
-    recorder = Recorder({tool.name: tool for tool in [*tools, read_result_tool()]})
+    model = chat_model(f"local:{name}", temperature=0.0, context=CONTEXT)
+    graph = graph_of(model, way, tools)
+    recorder = Recorder({tool.name: tool for tool in [*tools, read_result_tool()]}, worked=cpu_of(model))
     config = {"callbacks": [recorder]}
     about = {**machine(), "model": name, "way": way, "tools": [tool.name for tool in tools], "began": time.time()}
     print(json.dumps(about), flush=True)
@@ -165,6 +187,7 @@ def figures(result: Mapping[str, Any]) -> dict[str, Any]:
         "held_out": sum(one["through_tool"] for one in held_out),
         "of_held_out": len(held_out),
         "seconds": statistics.median(one["seconds"] for one in steps),
+        "cpu": statistics.median(one.get("cpu", 0.0) for one in steps),
         "steps_each": statistics.median(one["steps"] for one in outcomes),
         "output": statistics.median(one["output_tokens"] for one in steps),
         "cached": sum(one["cached_tokens"] for one in outcomes) / tokens if tokens else 0.0,
@@ -175,8 +198,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     """One row for each model and way."""
     rows = [
         "| model | way | steps well formed | right tool | right answer | right through the tool | of those held out "
-        "| median s per step | median tokens per step | steps per question | input from cache |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| median s per step | of them CPU | median tokens per step | steps per question | input from cache |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
         found = figures(result)
@@ -185,8 +208,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
             f"| {result['model']} | {result['way']} "
             f"| {100 * found['well_formed'] / found['steps']:.1f} % ({found['well_formed']}/{found['steps']}) "
             f"| {found['right_tool']}/{total} | {found['right']}/{total} | {found['through_tool']}/{total} "
-            f"| {found['held_out']}/{found['of_held_out']} | {found['seconds']:.1f} | {found['output']:g} "
-            f"| {found['steps_each']:g} | {100 * found['cached']:.0f} % |"
+            f"| {found['held_out']}/{found['of_held_out']} | {found['seconds']:.1f} | {found['cpu']:.1f} "
+            f"| {found['output']:g} | {found['steps_each']:g} | {100 * found['cached']:.0f} % |"
         )
     return "\n".join(rows)
 

@@ -19,9 +19,9 @@ _MOST = 12
 # Texts that mean something to who reads a reply, if they stand where they count.
 NASTY = (
     "Thought: x", "Action: send", "Action Input: {}", "Observation: 4", "Observation", "Final Answer: 5", "Action",
-    "行动：send", "最终答案：五", "- Action: send", "1. Action: send", "**Action:** send", "None", "```json", "```", "~~~",
-    "<think>", "</think>", "<|im_end|>", "</s>", "<tool_call>", '{"name": "send", "arguments": {}}', "send(to='x')",
-    "Action: send[x]", '"', "'", "\\", "\\u0000", "\\ud800", "{", "}", "[", "]", "#", "*", "__", " ", ",", ":", "：",
+    "行动：send", "最终答案：五", "- Action: send", "1. Action: send", "**Action:** send", "None", "```json", "```",
+    "~~~", "<think>", "</think>", "<|im_end|>", "</s>", "<tool_call>", '{"name": "send", "arguments": {}}', 
+    "send(to='x')", "Action: send[x]", '"', "'", "\\", "\\u0000", "\\ud800", "{", "}", "[", "]", "#", "*", "__", " ", ",", ":", "：",
     "\u00a0", "\u2028", "\u3000", "\ufeff", "\x85", "ü", "你好", "😀", "Ada", "17% of 2340", "/", "//", "1e400", "-",
 )  # fmt: skip
 
@@ -53,7 +53,14 @@ class Choice:
     rows: tuple[tuple[Node, ...], ...]
 
 
-Node = str | Set | Many | Choice
+@dataclass(frozen=True)
+class Ref:
+    """What a rule says."""
+
+    name: str
+
+
+Node = str | Set | Many | Choice | Ref
 
 
 class Grammar:
@@ -76,12 +83,12 @@ class Grammar:
     def sample(self) -> str:
         """A text that it admits."""
         self._depth = 0
-        return self._of(("ref", "root"))
+        return self._of(Ref("root"))
 
-    def _of(self, node: object) -> str:
+    def _of(self, node: Node) -> str:
         random = self._random
         match node:
-            case ("ref", str(name)):
+            case Ref(name):
                 return self._of(self._rules[name])
             case str():
                 return node
@@ -97,13 +104,12 @@ class Grammar:
             case Many(what, least, most):
                 times = least if self._depth >= 60 else random.randint(least, max(least, min(most, _MOST)))
                 return "".join(self._once(what) for _ in range(times))
-        raise AssertionError(node)
 
-    def _once(self, what: object) -> str:
+    def _once(self, what: Node) -> str:
         """A repeated part; of characters often a whole word in place of one."""
         chars = what
-        while isinstance(chars, tuple):
-            chars = self._rules[chars[1]]
+        while isinstance(chars, Ref):
+            chars = self._rules[chars.name]
         if isinstance(chars, Choice) and len(chars.rows[0]) == 1:
             chars = chars.rows[0][0]
         if isinstance(chars, Set) and self._random.random() < 0.4:
@@ -118,7 +124,9 @@ class Grammar:
             low, high = random.choice(chars.ranges)
             return chr(random.randint(ord(low), ord(high)))
         while True:
-            char = random.choice("aAoOfFtT :：`~<>{}[]()\"'\\/*_#|-+.,1\u00a0\u2028\u3000\x85\x7fü你😀" + chr(random.randint(32, 0x2FFF)))
+            char = random.choice(
+                "aAoOfFtT :：`~<>{}[]()\"'\\/*_#|-+.,1\u00a0\u2028\u3000\x85\x7fü你😀" + chr(random.randint(32, 0x2FFF))
+            )
             if chars.has(char):
                 return char
 
@@ -138,7 +146,8 @@ class _Reader:
         return Choice(tuple(rows))
 
     def _peek(self) -> str | None:
-        return self._tokens[self._at][1] if self._at < len(self._tokens) and self._tokens[self._at][0] == "mark" else None
+        kind, token = self._tokens[self._at] if self._at < len(self._tokens) else (None, None)
+        return token if kind == "mark" else None
 
     def _row(self) -> tuple[Node, ...]:
         parts: list[Node] = []
@@ -149,13 +158,13 @@ class _Reader:
     def _part(self) -> Node:
         kind, token = self._tokens[self._at]
         self._at += 1
-        part: object
+        part: Node
         if kind == "text":
             part = _unescaped(token[1:-1])
         elif kind == "set":
             part = _set(token[1:-1])
         elif kind == "name":
-            part = ("ref", token)
+            part = Ref(token)
         else:
             assert token == "(", token
             part = self.choice()
@@ -168,16 +177,16 @@ class _Reader:
                 bounds = (int(token[1:-1].split(",")[0]), int(token[1:-1].split(",")[-1]))
             if bounds is not None and kind in ("mark", "many"):
                 self._at += 1
-                return Many(part, *bounds)  # type: ignore[arg-type]
-        return part  # type: ignore[return-value]
+                return Many(part, *bounds)
+        return part
 
 
 def _cost(row: tuple[Node, ...]) -> int:
-    return sum(5 if isinstance(part, tuple) else 1 for part in row)
+    return sum(5 if isinstance(part, Ref) else 1 for part in row)
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _one(found), text)
+    return _ESCAPE.sub(_one, text)
 
 
 def _one(found: re.Match[str]) -> str:
