@@ -8,10 +8,10 @@ is not run again, and that one whose result was not is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
@@ -68,6 +68,50 @@ def once(
         raise
     yield _write(ledger, lambda: ledger.finish(key, call["name"], _plain(done), step=step, keep=not reads))
     return done
+
+
+class PaidReply:
+    """The reply of a model, which was paid for: kept until the step is stored, and not paid twice after a crash.
+
+    Args:
+        config: Of the node.
+        turn: Id of the user's message that the run answers.
+        number: Which call of the run it is.
+        request: The messages.
+    """
+
+    def __init__(self, config: RunnableConfig, turn: str, number: int, request: Sequence[BaseMessage]) -> None:
+        place, self._ledger, self._number = place_of(config), ledger_of(saver_of(config)), number
+        self._key = None
+        if place is not None and self._ledger is not None:
+            # Enough to tell this request from one after an edit of the state; hashing all would grow with the run.
+            about = {"messages": len(request), "last": [(m.type, str(m.content)) for m in request[-2:]]}
+            self._key = CallKey(*place, f"model:{turn}:{number}", hash_of("model", about))
+
+    def recall(self) -> Steps[AIMessage | None]:
+        """The reply, where it came and the process died before it was stored with the run."""
+        if self._key is None or self._ledger is None:
+            return None
+        ledger, key = self._ledger, self._key
+        known: Entry | None = yield _write(ledger, lambda: ledger.find(key))
+        return known.result if known is not None and isinstance(known.result, AIMessage) else None
+
+    def keep(self, reply: AIMessage) -> Steps[None]:
+        """Write the reply down."""
+        if self._key is None or self._ledger is None:
+            return
+        ledger, key, number = self._ledger, self._key, self._number
+        yield _write(ledger, lambda: ledger.finish(key, "model", reply, step=number, keep=False))
+
+
+def settle(config: RunnableConfig) -> Callable[[], None] | None:
+    """What is to be done when a run has ended and all of it is stored: forget what was kept for a crash.
+
+    Returns:
+        The work, which takes a transaction; None where there is nothing to do.
+    """
+    place, ledger = place_of(config), ledger_of(saver_of(config))
+    return None if place is None or ledger is None else lambda: ledger.settle(*place)
 
 
 def _write(ledger: Ledger, do: Callable[[], T]) -> Call:

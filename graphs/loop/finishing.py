@@ -17,7 +17,7 @@ from taograph.graphs.loop.session import GaveUp, Session, bind
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop, StopReason
 from taograph.graphs.loop.structure import Structure, WrongForm
-from taograph.graphs.loop.trajectory import feedback, read_trajectory
+from taograph.graphs.loop.trajectory import feedback, feedback_kind, read_trajectory
 from taograph.graphs.loop.window import COMPOSED
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import without_calls
@@ -79,6 +79,17 @@ def conclude(session: Session, messages: Sequence[AnyMessage], stop: Stop, answe
     extra = {"structured": update["structured"]} if structure is not None else {}
     session.teller.tell("answer", text=answer, spent=session.spent, **extra)
     return {**update, "answer": answer, "stop": stop}
+
+
+def closing_of(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
+    """What :func:`conclude` added at the end of a run that was stopped: the instruction and the closing answer."""
+    last = messages[-1] if messages else None
+    if not isinstance(last, AIMessage) or last.tool_calls:
+        return ()
+    if COMPOSED in last.additional_kwargs:
+        return messages[-1:]
+    before = messages[-2] if len(messages) > 1 else None
+    return messages[-2:] if before is not None and feedback_kind(before) == "closing" else ()
 
 
 def compose(messages: Sequence[AnyMessage], stop: Stop) -> str:

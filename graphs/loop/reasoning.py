@@ -12,7 +12,7 @@ from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound
 from taograph.graphs.loop.clock import DEADLINES
-from taograph.graphs.loop.finishing import conclude
+from taograph.graphs.loop.finishing import closing_of, conclude
 from taograph.graphs.loop.internals import invocation_of, saver_of
 from taograph.graphs.loop.repair import close_calls, is_sound, repair
 from taograph.graphs.loop.session import GaveUp, Session, bind
@@ -28,6 +28,10 @@ from taograph.tools.running import check_arguments
 
 # `verify` may send the loop on so often; then the answer stands, and the result says that it objected.
 OBJECTIONS = 2
+# Endings that are not the answer's: such a run goes on where nothing new is asked on its thread.
+GOES_ON = frozenset(
+    {"step_limit", "tool_call_limit", "deadline", "token_limit", "cost_limit", "cancelled", "model_error"}
+)
 # Supersteps that must be left after a turn for its calls to be run and looked at.
 _FOR_ACT = 3
 
@@ -56,8 +60,15 @@ class Turn:
         self.state = state
         self.room = state["remaining_steps"]
         history = state.get("messages") or []
-        self.session = Session.open(agent, state, config, bound, new_turn=_new_turn(state, history))
+        self.goes_on = _goes_on(state, history)
+        new_turn = None if self.goes_on else _new_turn(state, history)
+        self.session = Session.open(agent, state, config, bound, new_turn=new_turn)
         self.answer: str | None = None
+        if self.goes_on:
+            self.session.run["done"] = False
+            closing = closing_of(history)
+            self.session.removed = [message.id for message in closing if message.id]
+            history = history[: len(history) - len(closing)]
         if is_sound(history, agent.by_name):
             self.history: Sequence[AnyMessage] = history
         else:
@@ -99,6 +110,11 @@ class Turn:
             return (yield from self._answered(direct, "a tool answered directly"))
         progress = self._progress()
         stop = decide(progress)
+        if stop is not None and self.goes_on:
+            raise ValueError(
+                f"the run ended with {stop['reason']} ({stop['detail']}), and the limit is the same: raise it to go "
+                "on, as in context=Context(steps=30), or ask something new; the model was not asked"
+            )
         if stop is not None:
             return stop
         hint = nudge(progress)
@@ -136,7 +152,7 @@ class Turn:
         """What the node writes; the run is concluded here where no superstep is left for ``finish``."""
         session = self.session
         update: dict[str, Any] = {"stop": stop}
-        if session.is_new:
+        if session.is_new or self.goes_on:
             update["answer"] = ""
             if self.state.get("structured") is not None:
                 update["structured"] = None
@@ -323,6 +339,15 @@ def open_calls(messages: Sequence[AnyMessage]) -> list[ToolCall]:
         else:
             break
     return []
+
+
+def _goes_on(state: State, history: Sequence[AnyMessage]) -> bool:
+    """Whether a run that a limit, a cancellation or a failing endpoint ended is to go on: nothing new was asked."""
+    run, stop = state.get("run"), state.get("stop")
+    if run is None or stop is None or stop["reason"] not in GOES_ON:
+        return False
+    place = user_turn(history)
+    return place is not None and (history[place].id or "") == run["turn"]
 
 
 def _new_turn(state: State, history: Sequence[AnyMessage]) -> str | None:

@@ -21,6 +21,7 @@ from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound, check_prices
 from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
 from taograph.graphs.loop.context import limits_in, read_context, with_context
+from taograph.graphs.loop.effects import PaidReply
 from taograph.graphs.loop.events import Spent, utc_now
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.limits import Limits
@@ -105,6 +106,7 @@ class Session:
         added: What this node spent so far.
         messages: New messages, in order; all messages where it replaces the history.
         replaces: Whether it does.
+        removed: Ids of messages that are to go.
     """
 
     agent: Agent
@@ -120,6 +122,7 @@ class Session:
     added: Spent = field(default_factory=NOTHING.copy)
     messages: list[AnyMessage] = field(default_factory=list)
     replaces: bool = False
+    removed: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.time)
     _began: float = field(default_factory=time.monotonic)
 
@@ -186,7 +189,8 @@ class Session:
         clock = new_clock(self.started, end) if self.is_new else Clock(seconds=0.0, start=self.started, end=end)
         # Sums are stored as differences: a new run takes back what the one before it left.
         change = {key: spent[key] - held[key] for key in NOTHING}  # type: ignore[literal-required]
-        messages: list[Any] = [RemoveMessage(REMOVE_ALL_MESSAGES), *self.messages] if self.replaces else self.messages
+        gone = [REMOVE_ALL_MESSAGES] if self.replaces else self.removed
+        messages: list[Any] = [*map(RemoveMessage, gone), *self.messages]
         return {"messages": messages, "run": self.run, "spent": change, "clock": clock}
 
     def fall_back(self, failure: GaveUp) -> bool:
@@ -257,10 +261,24 @@ class Session:
             TimedOut: The time was over.
             Cancelled: The run was cancelled.
         """
+        number = self.before["model_calls"] + self.added["model_calls"]
+        paid = PaidReply(self.config, self.run["turn"], number, request)
+        reply = yield from paid.recall()
+        if reply is not None:
+            self.added["model_calls"] += 1
+        else:
+            config = self.config
+            if quiet:
+                config = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
+            reply = yield from self._retried(model, request, config, reserve)
+            yield from paid.keep(reply)
+        self._count(model, request, reply, price)
+        return reply
+
+    def _retried(
+        self, model: Runnable[Any, Any], request: Sequence[AnyMessage], config: RunnableConfig, reserve: float
+    ) -> Steps[AIMessage]:
         attempt = 0
-        config = self.config
-        if quiet:
-            config = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
         while True:
             left = self.seconds_left(reserve)
             cancel = current_cancellation()
@@ -295,13 +313,17 @@ class Session:
             else:
                 if not isinstance(reply, AIMessage):  # some integrations return other kinds of messages
                     reply = AIMessage(reply.content, id=reply.id)
-                tools = getattr(model, "kwargs", {}).get("tools") or ()
-                usage = usage_of(request, reply, price or self.bound.price, tools)
-                self.added["input_tokens"] += usage.input_tokens
-                self.added["output_tokens"] += usage.output_tokens
-                self.added["cached_tokens"] += usage.cached_tokens
-                self.added["cost"] += usage.cost
                 return streamed.checked(reply)
+
+    def _count(
+        self, model: Runnable[Any, Any], request: Sequence[AnyMessage], reply: AIMessage, price: Price | None
+    ) -> None:
+        tools = getattr(model, "kwargs", {}).get("tools") or ()
+        usage = usage_of(request, reply, price or self.bound.price, tools)
+        self.added["input_tokens"] += usage.input_tokens
+        self.added["output_tokens"] += usage.output_tokens
+        self.added["cached_tokens"] += usage.cached_tokens
+        self.added["cost"] += usage.cost
 
 
 def bind(agent: Agent, config: RunnableConfig) -> Steps[Bound]:

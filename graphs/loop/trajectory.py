@@ -106,6 +106,11 @@ def _rejected(message: ToolMessage) -> Literal["", "yes", "stop"]:
     return "" if not isinstance(found, dict) else "stop" if found.get("stop") else "yes"
 
 
+def feedback_kind(message: BaseMessage) -> str:
+    """The kind of a message of the loop's own; empty for others."""
+    return str(message.additional_kwargs.get(_FEEDBACK) or "")
+
+
 def user_turn(messages: Sequence[BaseMessage]) -> int | None:
     """Index of the user's last message, or None where there is none."""
     for index in range(len(messages) - 1, -1, -1):

@@ -186,6 +186,15 @@ class Ledger:
                     step,
                 )
 
+    def settle(self, thread: str, ns: str) -> None:
+        """Forget what was kept only until it was stored with the run, which is over."""
+        with self._transaction() as execute:
+            execute(
+                f"DELETE FROM {TABLE} WHERE thread_id = ? AND checkpoint_ns = ? AND kept = 0 AND state = 'finished'",  # noqa: S608
+                thread,
+                ns,
+            )
+
     def _find(self, execute: Execute, key: CallKey) -> Entry | None:
         rows = execute(
             f"SELECT state, tries, since, type, result FROM {TABLE} WHERE {_WHERE}",  # noqa: S608
