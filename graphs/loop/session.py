@@ -25,7 +25,7 @@ from taograph.graphs.loop.effects import PaidReply
 from taograph.graphs.loop.events import Spent, utc_now
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.limits import Limits
-from taograph.graphs.loop.speaking import Spoken
+from taograph.graphs.loop.speaking import Spoken, speaks_text
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
 from taograph.graphs.loop.window import request as window
 from taograph.models.failures import (
@@ -356,6 +356,7 @@ def model_call(
     """A call of a model, with so many seconds."""
     messages = list(request)
     base = getattr(model, "bound", model)
+    base = base.model if speaks_text(base) else base  # what is wrapped is what is called
     options: dict[str, Any] = {}
     is_async = True
     if isinstance(base, BaseChatModel):

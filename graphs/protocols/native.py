@@ -91,9 +91,13 @@ def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Col
     """A reply of ``TextReAct``, which has read the step already."""
     meta = message.response_metadata
     thought = message.additional_kwargs.get("reasoning_content")
-    if message.tool_calls and thought == message.content:  # it was streamed in a field of its own, and is kept once
+    if message.tool_calls and isinstance(thought, str) and text and thought.endswith(text):
+        # The thought was streamed in a field of its own, and is kept once; a model's own reasoning stays.
         extra = {key: value for key, value in message.additional_kwargs.items() if key != "reasoning_content"}
-        message = message.model_copy(update={"additional_kwargs": extra})
+        own = thought.removesuffix(text).rstrip()
+        message = message.model_copy(
+            update={"additional_kwargs": {**extra, "reasoning_content": own} if own else extra}
+        )
     message, refused, repairs = with_sound_calls(message, tools, taken)
     if error := meta.get("error"):
         kind: Kind = "empty" if error == "empty" else "cut" if cut else "malformed"
