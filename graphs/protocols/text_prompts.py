@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from langchain_core.messages import AIMessage, BaseMessage
+
+from taograph.graphs.protocols.examples import EXAMPLE_ID
 from taograph.graphs.protocols.samples import sample_arguments
 from taograph.graphs.protocols.step import ParsedStep
 from taograph.graphs.protocols.text_labels import Labels, Language, as_data, labels
@@ -36,6 +40,7 @@ __all__ = [
     "retry_hint",
     "stop_texts",
     "system_text",
+    "with_thoughts",
 ]
 
 _EXAMPLES = 2
@@ -236,3 +241,31 @@ def _example(name: str, example: ToolExample, heading: str, words: Words, label:
             line(label.final_answer, as_data(example.answer)),
         ]
     )
+
+
+def with_thoughts(messages: Sequence[BaseMessage], *, language: str = "en") -> list[BaseMessage]:
+    """A conversation whose worked examples think before they act, as replies are to.
+
+    They come without thoughts, since a model that calls functions is shown none. A model does as the turns before it
+    do, whatever the instructions say.
+
+    Args:
+        messages: The conversation.
+        language: As :func:`system_text`.
+    """
+    words = _words(language)
+    made: list[BaseMessage] = []
+    shown = False
+    for message in messages:
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        update: dict[str, Any] = {}
+        if calls:
+            shown = (calls[0]["id"] or "").startswith(EXAMPLE_ID)
+            if shown and not message.content:
+                update = {"content": _filled(words.before, {"tool": calls[0]["name"]})}
+        elif isinstance(message, AIMessage) and shown:
+            shown = False
+            told = {"reasoning_content": words.after}
+            update = {"additional_kwargs": told, "response_metadata": {"protocol": "text"}}
+        made.append(message.model_copy(update=update) if update else message)
+    return made

@@ -20,9 +20,10 @@ _MOST = 12
 NASTY = (
     "Thought: x", "Action: send", "Action Input: {}", "Observation: 4", "Observation", "Final Answer: 5", "Action",
     "行动：send", "最终答案：五", "- Action: send", "1. Action: send", "**Action:** send", "None", "```json", "```",
-    "~~~", "<think>", "</think>", "<|im_end|>", "</s>", "<tool_call>", '{"name": "send", "arguments": {}}', 
-    "send(to='x')", "Action: send[x]", '"', "'", "\\", "\\u0000", "\\ud800", "{", "}", "[", "]", "#", "*", "__", " ", ",", ":", "：",
-    "\u00a0", "\u2028", "\u3000", "\ufeff", "\x85", "ü", "你好", "😀", "Ada", "17% of 2340", "/", "//", "1e400", "-",
+    "~~~", "<think>", "</think>", "<|im_end|>", "</s>", "<tool_call>", '{"name": "send", "arguments": {}}',
+    "send(to='x')", "Action: send[x]", '"', "'", "\\", "\\u0000", "\\ud800", "{", "}", "[", "]", "#", "*",
+    "__", " ", ",", ":", "：", "\u00a0", "\u2028", "\u3000", "\ufeff", "\x85", "ü", "你好", "😀", "Ada", "17% of 2340",
+    "/", "//", "1e400", "-",
 )  # fmt: skip
 
 

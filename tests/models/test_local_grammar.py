@@ -123,6 +123,27 @@ def test_a_request_without_tools_or_with_a_format_is_left_alone(model: LocalChat
     assert "extra_body" not in sent
 
 
+def test_a_grammar_of_the_callers_own_is_left_alone(model: LocalChat) -> None:
+    own = "root ::= [a-z]+"
+    assert model._get_request_payload("Where?", extra_body={"grammar": own})["extra_body"] == {"grammar": own}
+    with_tools = model._get_request_payload("Where?", tools=offered(search), extra_body={"grammar": own})
+    assert with_tools["extra_body"]["grammar"] == own
+    assert "tools" not in with_tools, "the server takes them together with no grammar"
+    held = {"response_format": {"type": "json_object"}}
+    assert model._get_request_payload("Where?", tools=offered(search), extra_body=held)["extra_body"] == held
+
+
+def test_a_base_model_stops_before_the_next_question(gguf: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TAOGRAPH_CACHE", str(tmp_path))
+    made = chat_model(str(gguf), template="plain")
+    assert isinstance(made, LocalChat)
+    assert "\n" not in rule(made._get_request_payload("Where?")["extra_body"]["grammar"], "root")
+    unheld = made.model_copy(update={"constrain_calls": False})
+    sent = unheld._get_request_payload("Where?", stop=["\nObservation:"])
+    assert sent["stop"] == ["\nObservation:", "\nQuestion:"]
+    assert "extra_body" not in sent
+
+
 def test_worked_examples_are_what_the_server_is_to_keep(model: LocalChat) -> None:
     from taograph.graphs.protocols.examples import worked_examples
     from taograph.tools.calculator import calculator

@@ -39,7 +39,7 @@ from taograph.graphs.protocols.text import (
     plain_completion_text,
 )
 from taograph.graphs.protocols.text_labels import labels
-from taograph.graphs.protocols.text_prompts import choice_text, retry_hint, stop_texts, system_text
+from taograph.graphs.protocols.text_prompts import choice_text, retry_hint, stop_texts, system_text, with_thoughts
 from taograph.models.text_offers import Offer
 from taograph.models.text_stream import StepStream
 
@@ -128,8 +128,10 @@ class LabelDialect:
         system = "" if not tools else self._system(messages)
         if self._offer.answer_schema is not None:
             system += "\n\n" + _answer_form(self._offer.answer_schema, self._language)
-        # At the end: the prefix stays what it was for the other requests of a run.
-        told = [*messages, loops_own(self.wanted())] if self.wanted() else messages
+        told = with_thoughts(messages, language=self._language)
+        if self.wanted():
+            # At the end: the prefix stays what it was for the other requests of a run.
+            told.append(loops_own(self.wanted()))
         stop = stop_texts(self._language)
         if self._completion:
             return Request(
