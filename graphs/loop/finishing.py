@@ -13,6 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
+from taograph.graphs.loop.repair import close_calls
 from taograph.graphs.loop.session import GaveUp, Session, bind
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop, StopReason
@@ -194,10 +195,17 @@ def _structured(
         if tried <= session.limits.malformed and not _may_ask(session, stop):
             why, limit = _no_call_left(session)
             return None, _without_structure(stop, f"{why}, after {tried} that did not fit: {problem}", limit)
-        said = text_of(reply) or json.dumps([call["args"] for call in reply.tool_calls], ensure_ascii=False)
-        talk += [AIMessage(said), feedback(prompts.STRUCTURE_WRONG.format(problems=problem), "structure")]
+        talk += _corrected(session, reply, prompts.STRUCTURE_WRONG.format(problems=problem))
     tries = f"the answer did not fit response_format in {tried} tries: {problem}"
     return None, _without_structure(stop, tries)
+
+
+def _corrected(session: Session, reply: AIMessage, wrong: str) -> list[AnyMessage]:
+    """A reply that did not fit and what is wrong with it; a call as text, where no tools may be offered next time."""
+    if reply.tool_calls and session.bound.protocol == "text":
+        return [reply, *close_calls(reply.tool_calls, wrong)]
+    said = text_of(reply) or json.dumps([call["args"] for call in reply.tool_calls], ensure_ascii=False)
+    return [AIMessage(said, response_metadata=reply.response_metadata), feedback(wrong, "structure")]
 
 
 def _no_call_left(session: Session) -> tuple[str, StopReason]:

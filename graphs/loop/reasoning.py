@@ -254,7 +254,8 @@ class Turn:
             "cut": "a reply cut off at the length limit",
         }.get(reply.kind, "a step that cannot be read" if reply.hint else "calls that cannot be read")
         if run["unusable"] > session.limits.malformed or not self._has_turn():
-            return self._stop(reason, f"{what}, {run['unusable']} times in a row")
+            last = f"; the last: {reply.fault}" if reply.fault else ""
+            return self._stop(reason, f"{what}, {run['unusable']} times in a row{last}")
         if reply.message.tool_calls:
             # What is wrong with a call is told as its observation.
             session.teller.tell("retry", reason=reason, detail=what)
@@ -262,7 +263,7 @@ class Turn:
                 self._close_calls(prompts.BROKEN)
             return None
         otherwise = {"empty": prompts.EMPTY, "cut": prompts.CUT}.get(reply.kind, prompts.BROKEN)
-        self._send_back(reply.hint or otherwise, reason, what)
+        self._send_back(reply.hint or otherwise, reason, f"{what}: {reply.fault}" if reply.fault else what)
         return None
 
     def _failed(self, failure: GaveUp) -> Stop | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import LLM, BaseChatModel, BaseLLM
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
@@ -359,9 +359,13 @@ def model_call(
     base = base.model if speaks_text(base) else base  # what is wrapped is what is called
     options: dict[str, Any] = {}
     is_async = True
-    if isinstance(base, BaseChatModel):
-        kind = type(base)
-        # LangChain runs a sync model's async way in threads that are joined when the loop closes; ours are not.
+    kind = type(base)
+    # LangChain runs a sync model's async way in threads that are joined when the loop closes; ours are not.
+    if isinstance(base, LLM):
+        is_async = kind._acall is not LLM._acall or kind._agenerate is not LLM._agenerate
+    elif isinstance(base, BaseLLM):
+        is_async = kind._agenerate is not BaseLLM._agenerate
+    elif isinstance(base, BaseChatModel):
         is_async = kind._agenerate is not BaseChatModel._agenerate or kind._astream is not BaseChatModel._astream
         if seconds is not None and hasattr(base, "root_async_client"):  # ChatOpenAI, and what is made of it
             # A thread that was given up ends with its request, not ten minutes later.

@@ -35,6 +35,7 @@ class Reply:
         refused: Call id → why a call of it is not to be run, in words for the model.
         repairs: What was changed before storing, for the trace.
         hint: Of a step in the text protocol that cannot be read: what was wrong, in words for the model.
+        fault: The same in short, for the trace.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class Reply:
     refused: Mapping[str, str] = field(default_factory=dict)
     repairs: tuple[str, ...] = ()
     hint: str = ""
+    fault: str = ""
 
 
 def read_reply(message: AIMessage, tools: Collection[str], taken: Collection[str] = ()) -> Reply:
@@ -101,7 +103,8 @@ def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Col
     message, refused, repairs = with_sound_calls(message, tools, taken)
     if error := meta.get("error"):
         kind: Kind = "empty" if error == "empty" else "cut" if cut else "malformed"
-        return Reply(kind, message, text, refused, repairs, hint=str(meta.get("error_hint") or ""))
+        hint, fault = (str(meta.get(key) or "") for key in ("error_hint", "error_detail"))
+        return Reply(kind, message, text, refused, repairs, hint=hint, fault=fault)
     if meta.get("truncated"):
         repairs = (DROPPED, *repairs)
     if meta.get("repaired"):
@@ -110,7 +113,9 @@ def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Col
         return Reply(
             "action" if len(refused) < len(message.tool_calls) else "malformed", message, text, refused, repairs
         )
-    return Reply("final" if text else "empty", message, text, refused, repairs)
+    # What was dropped behind an answer may have gone on to the limit; the answer itself is whole then.
+    cut = cut and not meta.get("truncated")
+    return Reply("cut" if cut else "final" if text else "empty", message, text, refused, repairs)
 
 
 def text_of(message: AIMessage) -> str:
