@@ -317,7 +317,8 @@ def _guessed(body: str) -> Any:
 def _is_grounded(value: Any, body: str) -> bool:
     """Whether every leaf stands in the text, in this order."""
     said, at = _letters(body), 0
-    numbers = {float(found) for found in _NUMBER.findall(body)}
+    written = set(_NUMBER.findall(body))
+    numbers = {float(found) for found in written}
     for leaf in _leaves(value):
         if isinstance(leaf, str):
             wanted = _letters(leaf)
@@ -327,7 +328,7 @@ def _is_grounded(value: Any, body: str) -> bool:
             wanted = {None: "n", True: "true", False: "false"}[leaf]
         else:
             wanted = ""  # 1.50 is 1.5
-            if float(leaf) not in numbers:
+            if str(leaf) not in written and not (isinstance(leaf, float) and leaf in numbers):
                 return False
         at = said.find(wanted, at)
         if at < 0:
