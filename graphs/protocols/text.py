@@ -19,10 +19,13 @@ from taograph.graphs.protocols.text_tools import compact
 from taograph.graphs.protocols.text_words import WORDS
 
 LOOPS_OWN = "taograph_feedback"
-"""Key in ``additional_kwargs`` of what the loop says itself to a model: it may speak of labels."""
+"""Key in ``additional_kwargs`` of what the loop says itself to a model; its kind."""
 
 THOUGHT = "thought"
 """Key in ``response_metadata``: the thought of a reply, where ``reasoning_content`` holds more than that."""
+
+# Of those, the kinds that do: the rest hands on what tools, results and checks say.
+_SPEAKS_OF_LABELS = frozenset({"protocol", "malformed_output"})
 
 Block = str | dict[str, Any]
 Speaker = Literal["person", "observation", "note", "model"]
@@ -121,7 +124,7 @@ def completion_text(messages: Sequence[BaseMessage], system: str = "", *, langua
     parts: list[tuple[bool, str]] = []
     for turn in turns(messages, language=language):
         text = turn.text
-        if turn.speaker in ("person", "observation"):
+        if turn.speaker != "model":
             text = posing.sub("| ", text)
         match turn.speaker:
             case "person":
@@ -188,7 +191,9 @@ def turns(messages: Sequence[BaseMessage], *, language: str = "en") -> Iterator[
                 if place not in taken:
                     yield _observation(message)
             case _ if LOOPS_OWN in message.additional_kwargs:
-                yield Turn("note", str(message.text), _blocks(message))
+                own = message.additional_kwargs[LOOPS_OWN] in _SPEAKS_OF_LABELS
+                said = str(message.text)
+                yield Turn("note", said if own else _foreign(said, first=True), _blocks(message))
             case _:
                 yield Turn("person", as_data(str(message.text), first=True), _blocks(message))
 
@@ -243,7 +248,12 @@ def _reply(message: AIMessage, language: str) -> str:
 
 
 def _observation(message: ToolMessage) -> Turn:
-    return Turn("observation", _TURN_TOKEN.sub(" ", as_data(str(message.text))), _blocks(message))
+    return Turn("observation", _foreign(str(message.text)), _blocks(message))
+
+
+def _foreign(text: str, *, first: bool = False) -> str:
+    """A text that neither a person nor the loop has written; see :func:`as_data`."""
+    return _TURN_TOKEN.sub(" ", as_data(text, first=first))
 
 
 def _message(turn: Turn, language: str) -> BaseMessage:
