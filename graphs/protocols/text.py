@@ -33,8 +33,11 @@ Speaker = Literal["person", "observation", "note", "model"]
 # What opens a part that labels do not count in, within a thought: it would swallow the action behind it.
 _OPENS = re.compile(r"^([^\S\n]*)(?=`{3}|~{3})", re.MULTILINE)
 _TAG = re.compile(r"<(?=/?think)", re.IGNORECASE)
-# Where a turn ends for a model: servers read it so even in the midst of a text.
-_TURN_TOKEN = re.compile(r"(?<=<)(?=[|｜][^\s<>]{1,60}[|｜]>|/?s>|(?:start|end)_of_turn>)|(?<=\[)(?=/?INST\])")
+# Where a turn ends, which servers read so even in the midst of a text, and where a model's own calls begin.
+_TOKEN = re.compile(
+    r"(?<=<)(?=[|｜][^\s<>]{1,60}[|｜]>|/?s>|(?:start|end)_of_turn>|/?tool_(?:calls?|response)>|function[_=]|invoke name=)"
+    r"|(?<=\[)(?=/?INST\]|TOOL_CALLS\])"
+)
 
 # As generous as what sets data apart, and wherever it stands: in a fence, or in a JSON text that is never closed.
 _OBSERVED = re.compile(
@@ -193,7 +196,7 @@ def turns(messages: Sequence[BaseMessage], *, language: str = "en") -> Iterator[
             case _ if LOOPS_OWN in message.additional_kwargs:
                 own = message.additional_kwargs[LOOPS_OWN] in _SPEAKS_OF_LABELS
                 said = str(message.text)
-                yield Turn("note", said if own else _foreign(said, first=True), _blocks(message))
+                yield Turn("note", said if own else _foreign(said), _blocks(message))
             case _:
                 yield Turn("person", as_data(str(message.text), first=True), _blocks(message))
 
@@ -251,9 +254,9 @@ def _observation(message: ToolMessage) -> Turn:
     return Turn("observation", _foreign(str(message.text)), _blocks(message))
 
 
-def _foreign(text: str, *, first: bool = False) -> str:
-    """A text that neither a person nor the loop has written; see :func:`as_data`."""
-    return _TURN_TOKEN.sub(" ", as_data(text, first=first))
+def _foreign(text: str) -> str:
+    """A text that neither a person nor the loop has written; no step, also where a model says it again."""
+    return _TOKEN.sub(" ", as_data(text, first=True))
 
 
 def _message(turn: Turn, language: str) -> BaseMessage:
