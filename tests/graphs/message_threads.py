@@ -38,7 +38,7 @@ _writes = st.one_of(merges, merges, merges, overwrites)
 _branch = st.fixed_dictionaries(
     {"asks": st.sampled_from([False] * 4 + [True]), "writes": st.lists(_writes, min_size=1, max_size=2)}
 )
-_script = st.lists(st.lists(_branch, max_size=3), max_size=4)
+SCRIPTS = st.lists(st.lists(_branch, max_size=3), max_size=4)
 _durability = st.sampled_from(["sync", "async", "exit"])
 _back = st.integers(0, 8)
 
@@ -156,7 +156,7 @@ class Twins(RuleBasedStateMachine):
             for state in self.history(graph)
         ]
 
-    @rule(script=_script, write=_writes, durability=_durability)
+    @rule(script=SCRIPTS, write=_writes, durability=_durability)
     def run(self, script: Any, write: Write, durability: str) -> None:
         given = {"script": script, "at": 0}
         self.both(lambda g: self.invoke(g, {**given, "messages": written(write)}, self.config, durability), durability)
@@ -193,7 +193,7 @@ class Twins(RuleBasedStateMachine):
 
         self.both(do, durability)
 
-    @rule(back=_back, durability=_durability, script=_script, write=_writes)
+    @rule(back=_back, durability=_durability, script=SCRIPTS, write=_writes)
     def branch_off(self, back: int, durability: str, script: Any, write: Write) -> None:
         def do(graph: Any) -> Any:
             config = self.at(graph, back)
