@@ -35,8 +35,8 @@ _OPENS = re.compile(r"^([^\S\n]*)(?=`{3}|~{3})", re.MULTILINE)
 _TAG = re.compile(r"<(?=/?think)", re.IGNORECASE)
 # Where a turn ends, which servers read so even in the midst of a text, and where a model's own calls begin.
 _TOKEN = re.compile(
-    r"(?<=<)(?=[|｜][^\s<>]{1,60}[|｜]>|/?s>|(?:start|end)_of_turn>|/?tool_(?:calls?|response)>|function[_=]|invoke name=)"
-    r"|(?<=\[)(?=/?INST\]|TOOL_CALLS\])"
+    r"(?<=<)(?=[|｜][^\s<>]{1,60}[|｜]>|/?s>|(?:start|end)_of_turn>|/?tool_(?:calls?|response)>)"
+    r"|(?<=<)(?=function[_=]|invoke name=)|(?<=\[)(?=/?INST\]|TOOL_CALLS\])"
 )
 
 # As generous as what sets data apart, and wherever it stands: in a fence, or in a JSON text that is never closed.
