@@ -355,11 +355,11 @@ def model_call(
 ) -> Call:
     """A call of a model, with so many seconds."""
     messages = list(request)
-    base = getattr(model, "bound", model)
+    base: Any = getattr(model, "bound", model)
     base = base.model if speaks_text(base) else base  # what is wrapped is what is called
     options: dict[str, Any] = {}
     is_async = True
-    kind = type(base)
+    kind: Any = type(base)
     # LangChain runs a sync model's async way in threads that are joined when the loop closes; ours are not.
     if isinstance(base, LLM):
         is_async = kind._acall is not LLM._acall or kind._agenerate is not LLM._agenerate
