@@ -141,6 +141,27 @@ def test_what_is_asked_for_by_name_is_dropped_too() -> None:
 
 
 @every_way
+def test_what_is_passed_over_shows_and_is_not_asked_again(way: str) -> None:
+    prose = "I need Ada.\n" + ACTION
+    with FakeOpenAI([prose, f"```json\n{JSON_ACTION}\n```", ACTION]) as server:
+        model = model_at(server, constrain="auto").bind_tools([lookup])
+        messages = [said_by(way, model) for _ in range(3)]
+    assert sent_fields(server) == [{"grammar", "structured_outputs"}, {"response_format"}, set()]
+    for message in messages:
+        assert message.tool_calls[0]["args"] == {"name": "Ada"}
+        assert message.response_metadata["constrained"] == "none"
+    assert messages[0].response_metadata["refused"] == ["grammar"]
+    assert messages[2].response_metadata["refused"] == ["grammar", "json_schema"]
+
+
+@pytest.mark.parametrize("reply", [ACTION, ANSWER, f"  {ANSWER}", 'Action: lookup\nAction Input: {"name": "Ada"}'])
+def test_what_may_be_held_is_taken_for_it(reply: str) -> None:
+    with FakeOpenAI([reply]) as server:
+        message = model_at(server, constrain="grammar").bind_tools([lookup]).invoke("Hi")
+    assert message.response_metadata["constrained"] == "grammar"
+
+
+@every_way
 def test_other_errors_are_errors(way: str) -> None:
     with FakeOpenAI(default=Fail(400, "messages: too many images")) as server, pytest.raises(BadRequestError):
         said_by(way, model_at(server, constrain="auto").bind_tools([lookup]))

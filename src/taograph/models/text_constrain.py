@@ -16,11 +16,13 @@ from langchain_core.language_models import BaseChatModel, BaseLLM
 
 from taograph.graphs.protocols.step_grammar import step_grammar
 from taograph.graphs.protocols.step_schema import is_strict, json_note, step_schema
+from taograph.graphs.protocols.text_labels import labels
 from taograph.models.text_offers import Offer
 
 Constrain = Literal["none", "auto", "grammar", "json_schema", "guided"]
 
 _HOLDS = frozenset({"grammar", "response_format", "structured_outputs", "guided_json", "guided_grammar"})
+_JSON = ("{",)
 _NO_FIELD = r"extra_body|extra fields|extra inputs|unrecognized request argument"
 
 
@@ -31,18 +33,25 @@ class Constraint:
     Attributes:
         name: Which.
         options: Keywords of the call.
-        note: What the model is told of it, at the end of the request.
         named: What an error names that refuses it.
+        begins: What a reply that is held to it begins with, one of these; empty where nothing can be told from that.
+        note: What the model is told of it, at the end of the request.
     """
 
     name: str
     options: Mapping[str, Any]
     named: re.Pattern[str]
+    begins: tuple[str, ...] = ()
     note: str = ""
 
     def refused_by(self, error: Exception) -> bool:
         """Whether an error speaks of it."""
         return self.named.search(f"{getattr(error, 'param', None) or ''} {error}") is not None
+
+    def can_begin(self, text: str) -> bool:
+        """Whether a reply that begins so may be held to it: some servers pass over what they do not know."""
+        text = text.lstrip()
+        return not self.begins or any(text.startswith(head) or head.startswith(text) for head in self.begins)
 
 
 def check_constrain(constrain: str, model: BaseChatModel | BaseLLM, dialect: object) -> None:
@@ -107,7 +116,7 @@ class _Maker:
         if way == "guided" and not completes:
             schema = self._schema(strict=False)
             fields: dict[str, Any] = {"structured_outputs": {"json": schema}, "guided_json": schema}
-            return self._in_body("guided", fields, json_note(self._offer.choice, self._language))
+            return self._in_body("guided", fields, _JSON, json_note(self._offer.choice, self._language))
         grammar = step_grammar(
             list(self._offer.tools.values()),
             self._offer.choice,
@@ -120,7 +129,9 @@ class _Maker:
             fields["structured_outputs"] = {"grammar": grammar}
         if way == "guided":
             fields["guided_grammar"] = grammar
-        return self._in_body("guided" if way == "guided" else "grammar", fields, "")
+        label = labels(self._language)
+        heads = () if completes else (label.thought, label.action, label.final_answer)
+        return self._in_body("guided" if way == "guided" else "grammar", fields, heads)
 
     def _of_schema(self) -> Constraint:
         schema = self._schema(strict=True)
@@ -129,14 +140,14 @@ class _Maker:
         note = json_note(self._offer.choice, self._language)
         # As a keyword, OpenAI's client would read the reply itself, and raise for one that was cut off.
         if _takes_fields(self._model) and not getattr(self._model, "use_responses_api", False):
-            return self._in_body("json_schema", form, note)
-        return Constraint("json_schema", form, _naming("response_format", "json_schema", "schema"), note)
+            return self._in_body("json_schema", form, _JSON, note)
+        return Constraint("json_schema", form, _naming("response_format", "json_schema", "schema"), _JSON, note)
 
     def _schema(self, *, strict: bool) -> dict[str, Any]:
         return step_schema(list(self._offer.tools.values()), self._offer.choice, strict=strict)
 
-    def _in_body(self, name: str, fields: Mapping[str, Any], note: str) -> Constraint:
-        return Constraint(name, {"extra_body": {**self._own, **fields}}, _naming(*fields), note)
+    def _in_body(self, name: str, fields: Mapping[str, Any], begins: tuple[str, ...], note: str = "") -> Constraint:
+        return Constraint(name, {"extra_body": {**self._own, **fields}}, _naming(*fields), begins, note)
 
 
 def _takes_fields(model: BaseChatModel | BaseLLM) -> bool:

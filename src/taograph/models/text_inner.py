@@ -27,6 +27,8 @@ Content = Sequence[BaseMessage] | str
 
 # OpenAI takes four at most, and others have taken that over.
 _MOST_STOPS = 4
+# Characters in which a reply shows whether it is held to a step.
+_HEAD = 40
 _NAMES_STOP = re.compile(r"\bstop(?:_sequences?)?\b", re.IGNORECASE)
 _USAGE = (
     ("prompt_tokens", "completion_tokens"),
@@ -63,11 +65,13 @@ class _Attempt:
         stop: The stop texts, if any.
         held: How the reply is held to a step, if it is.
         refused: What of it the model turned out to refuse.
+        text: The reply so far, while it is not clear whether it is held to a step.
     """
 
     stop: list[str] | None
     held: Constraint | None
     refused: Literal["stop", "held"] | None = None
+    text: str = ""
 
     def of(self, asked: Asked) -> Asked:
         """What is asked then."""
@@ -126,7 +130,9 @@ class Inner:
                     raise
             else:
                 self._accepted(asked, attempt)
-                return _whole(result, self._remarks(asked, attempt))
+                piece = _whole(result)
+                self._watch(attempt, piece.text)
+                return replace(piece, about={**piece.about, **self._remarks(asked, attempt)})
         raise AssertionError("a request is made at least once")
 
     async def awhole(self, asked: Asked) -> Piece:
@@ -145,7 +151,9 @@ class Inner:
                     raise
             else:
                 self._accepted(asked, attempt)
-                return _whole(result, self._remarks(asked, attempt))
+                piece = _whole(result)
+                self._watch(attempt, piece.text)
+                return replace(piece, about={**piece.about, **self._remarks(asked, attempt)})
         raise AssertionError("a request is made at least once")
 
     def pieces(self, asked: Asked) -> Generator[Piece]:
@@ -163,6 +171,8 @@ class Inner:
                             begun = self._accepted(asked, attempt)
                             yield Piece("", about=self._remarks(asked, attempt))
                         yield piece
+                        if self._watch(attempt, piece.text):
+                            yield Piece("", about=self._remarks(asked, attempt))
             except Exception as error:
                 if begun or not _refuses(error, attempt):
                     raise
@@ -184,6 +194,8 @@ class Inner:
                             begun = self._accepted(asked, attempt)
                             yield Piece("", about=self._remarks(asked, attempt))
                         yield piece
+                        if self._watch(attempt, piece.text):
+                            yield Piece("", about=self._remarks(asked, attempt))
             except Exception as error:
                 if begun or not _refuses(error, attempt):
                     raise
@@ -224,6 +236,17 @@ class Inner:
             self._learned["stop"] = False
         for way in takewhile(lambda way: way is not attempt.held, asked.held or ()):
             self._learned[way.name] = False
+        return True
+
+    def _watch(self, attempt: _Attempt, text: str) -> bool:
+        """Whether a reply, read on by a piece, turns out not to be held: the server passed over what it was asked."""
+        if attempt.held is None or len(attempt.text) > _HEAD:
+            return False
+        attempt.text += text
+        if attempt.held.can_begin(attempt.text):
+            return False
+        self._learned[attempt.held.name] = False
+        attempt.held = None
         return True
 
     def _remarks(self, asked: Asked, attempt: _Attempt) -> dict[str, Any]:
@@ -284,8 +307,8 @@ def _messages(asked: Asked) -> list[BaseMessage]:
     return list(cast(Sequence[BaseMessage], asked.content))
 
 
-def _whole(result: ChatResult | LLMResult, remarks: Mapping[str, Any]) -> Piece:
-    told = {**(result.llm_output or {}), **remarks}
+def _whole(result: ChatResult | LLMResult) -> Piece:
+    told = result.llm_output or {}
     if isinstance(result, ChatResult):
         made = result.generations[0]
         return _of_message(made.message, {**told, **(made.generation_info or {})})

@@ -77,8 +77,9 @@ class TextReAct(BaseChatModel):
             is, with ``error``, ``error_detail`` and ``error_hint`` in ``response_metadata``.
         retries: How often it is asked again for one message.
         constrain: Whether the server holds replies to one well-formed step: "grammar" for llama.cpp, "json_schema" for
-            OpenAI and most who follow it, "guided" for vLLM; "auto" tries and goes on without what is refused. What
-            was in force is said in ``response_metadata`` as ``constrained``, what was refused as ``refused``.
+            OpenAI and most who follow it, "guided" for vLLM; "auto" tries. What a server refuses, or passes over so
+            that a reply shows it, is not asked of it again. What was in force is said in ``response_metadata`` as
+            ``constrained``, what was not taken as ``refused``.
         temperature: Passed on with each call; None leaves it to the model.
         max_tokens: Likewise.
         timeout: Likewise, in seconds.
