@@ -99,7 +99,7 @@ def create_react_graph(
             return "reason"
         return [Send("act", act_input(call, run)) for call in calls]
 
-    graph = (
+    compiled = (
         StateGraph(State, context_schema=context_schema, input_schema=Input, output_schema=Output)
         .add_node("reason", node("reason", reason(agent)))
         .add_node("act", node("act", act(agent)), input_schema=ActInput)
@@ -110,9 +110,7 @@ def create_react_graph(
         .add_edge("finish", END)
         .compile(checkpointer=checkpointer, store=store, name=name)
     )
-    own = limits.recursion_limit
-    # Without a limit of steps, langchain-core's 25 is better than none.
-    return graph.with_config({"recursion_limit": own}) if limits.steps is None else with_own_limit(graph, own)
+    return with_own_limit(compiled, limits)
 
 
 graph = create_react_graph(None, default_tools())

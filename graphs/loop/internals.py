@@ -4,7 +4,7 @@
   run of its own to every node; a plain function would run in an executor thread under ``ainvoke``.
 - ``ToolNode._inject_tool_args``: the arguments that LangGraph supplies to a tool (``InjectedState``,
   ``InjectedStore``, ``ToolRuntime``); writing it again would drift from what tools expect.
-- A compiled graph made anew as a subclass, the way ``Pregel.copy`` does it.
+- A compiled graph made anew as a subclass, the way ``Pregel.copy`` does it, and the config that a run will have.
 - The keys under which a node finds its runtime and its state.
 """
 
@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT
 from langchain_core.tools import BaseTool
+from langchain_core.utils.uuid import uuid7
+from langgraph._internal._config import ensure_config
 from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_READ, CONFIG_KEY_RUNTIME
 from langgraph._internal._runnable import RunnableCallable
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -26,11 +29,17 @@ from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import _get_all_injected_args
 from langgraph.runtime import Runtime
 
+from taograph import writers
 from taograph.calls import Steps, adrive, drive
 from taograph.graphs.loop.channels import check_input
+from taograph.graphs.loop.context import read_context, with_context
+from taograph.graphs.loop.limits import Limits
 from taograph.tools.results import without_artifact
 
 log = logging.getLogger("taograph.graphs")
+
+# LangGraph's server writes this into the metadata of its runs; it lets the runs of a thread follow one another.
+_SERVER = "langgraph_api_version"
 
 
 def node(name: str, core: Callable[[Any, RunnableConfig], Steps[Any]]) -> Runnable[Any, Any]:
@@ -55,28 +64,92 @@ def router(name: str, route: Callable[[Any], Any]) -> Runnable[Any, Any]:
 
 
 class OwnLimitGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """A compiled graph whose own ``recursion_limit`` holds where the caller set none.
+    """A compiled graph that has its thread to itself while it runs, and whose own ``recursion_limit`` holds.
 
     ``batch``, ``abatch`` and LCEL write langchain-core's default of 25 into every config they pass on, which
-    would override the graph's own. So 25 counts as not set in a config that langchain-core has filled in.
+    would override the graph's own. So 25 counts as not set in a config that langchain-core has filled in, unless
+    the graph has no limit of steps: then 25 is better than none.
     Input that is no message is refused with an error that says how one is written.
     """
+
+    def __init__(self, *, limits: Limits, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.limits = limits
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """As LangGraph's; ``invoke`` and ``batch`` come here too."""
         check_input(input)
-        return super().stream(input, _without_default_limit(config), **options)
+        start, wanted = self._run(super().stream, input, config, options)
+        return writers.stream(start, wanted) if wanted else start(None)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """As LangGraph's; ``ainvoke`` and ``abatch`` come here too."""
         check_input(input)
-        return super().astream(input, _without_default_limit(config), **options)
+        start, wanted = self._run(super().astream, input, config, options)
+        return writers.astream(start, wanted) if wanted else start(None)
+
+    def bulk_update_state(self, config: RunnableConfig, *given: Any) -> RunnableConfig:
+        """As LangGraph's, unless a run has the thread, which would go on without the update."""
+        wanted = self._wanted(config)
+        with writers.hold(wanted) if wanted else nullcontext():
+            return super().bulk_update_state(config, *given)
+
+    async def abulk_update_state(self, config: RunnableConfig, *given: Any) -> RunnableConfig:
+        """As LangGraph's, unless a run has the thread, which would go on without the update."""
+        wanted = self._wanted(config)
+        async with writers.ahold(wanted) if wanted else nullcontext():
+            return await super().abulk_update_state(config, *given)
+
+    def _run(
+        self, start: Callable[..., Any], input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> tuple[Callable[[writers.Ready | None], Any], writers.Wanted | None]:
+        """How a run is started, and what it needs before."""
+        if self.limits.steps is not None:
+            config = _without_default_limit(config)
+        wanted = self._wanted(config, options.get("context"))
+        return (lambda ready: start(input, _of_run(config, wanted, ready), **options)), wanted
+
+    def _wanted(self, config: RunnableConfig | None, context: Any = None) -> writers.Wanted | None:
+        """What makes a run the only one on its thread; None where there is no thread, or somebody else sees to it.
+
+        Raises:
+            ValueError: There is no such ``multitask_strategy``.
+        """
+        whole = ensure_config(self.config, config)
+        given = whole["configurable"]
+        strategy = writers.read_strategy(given.get(writers.STRATEGY))
+        saver, thread = self.checkpointer, given.get("thread_id")
+        if not isinstance(saver, BaseCheckpointSaver) or thread is None:
+            return None
+        if CONFIG_KEY_CHECKPOINTER in given or _SERVER in whole["metadata"]:  # a parent has the thread; or a server
+            return None
+        seconds = with_context(self.limits, read_context(context)).seconds
+        rewinds = not given.get("checkpoint_id")
+        return writers.Wanted(saver, str(thread), strategy, seconds, whole.get("run_id") or uuid7(), rewinds)
 
 
-def with_own_limit(graph: CompiledStateGraph[Any, Any, Any, Any], recursion_limit: int) -> OwnLimitGraph:
-    """A graph with a ``recursion_limit`` of its own."""
+def with_own_limit(graph: CompiledStateGraph[Any, Any, Any, Any], limits: Limits) -> OwnLimitGraph:
+    """A graph with the ``recursion_limit`` that its limits need."""
     parts = {name: value for name, value in vars(graph).items() if name != "__orig_class__"}  # as Pregel.copy does
-    return OwnLimitGraph(**parts).with_config({"recursion_limit": recursion_limit})
+    return OwnLimitGraph(**parts, limits=limits).with_config({"recursion_limit": limits.recursion_limit})
+
+
+def _of_run(
+    config: RunnableConfig | None, wanted: writers.Wanted | None, ready: writers.Ready | None
+) -> RunnableConfig | None:
+    """A config that says which run it is of, and where that begins."""
+    if wanted is None or ready is None:
+        return config
+    made: RunnableConfig = {**config} if config else {}
+    made["run_id"] = wanted.run
+    made["metadata"] = {**(made.get("metadata") or {}), writers.RUN: str(wanted.run)}
+    # What LangGraph finds here goes into the metadata of every checkpoint.
+    given = {name: value for name, value in (made.get("configurable") or {}).items() if name != writers.STRATEGY}
+    if ready.saver is not None:
+        given[CONFIG_KEY_CHECKPOINTER] = ready.saver
+    if ready.checkpoint is not None:
+        given |= {"thread_id": wanted.thread, "checkpoint_id": ready.checkpoint}
+    return {**made, "configurable": given}
 
 
 def _without_default_limit(config: RunnableConfig | None) -> RunnableConfig | None:

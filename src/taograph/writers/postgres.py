@@ -1,0 +1,385 @@
+"""Threads on a PostgreSQL server: an advisory lock for each that has a run, and a row that says which.
+
+All locks of this process on a database are held by one connection, apart from the saver's own. The server lets go
+of them when that connection ends: with the process, or with the network (within about 30 seconds). So a run whose
+connection was lost may have lost its thread. It is noticed a few times a second, and looked at before each write:
+then the run ends with ``ThreadLostError``.
+
+The table ``taograph_writers`` has a row for each run that has a thread or waits for one, in the first schema of the
+search path, as the checkpoints. It is not logged: after a crash of the server there are no runs.
+
+A pooler in between has to be in session mode; one in transaction mode holds no lock, which is noticed, and refused.
+"""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import os
+import selectors
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
+
+from taograph.calls import run_async
+from taograph.postgres_urls import cause, hide
+from taograph.writers.holders import UNKNOWN, Ask, Holder
+from taograph.writers.places import ThreadLock
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_CONFIRMED_SECONDS = 2.0
+_OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 12_000,
+    "application_name": "taograph-writers",
+}
+
+# What tells one database, as one user sees it, from another.
+_NAMES = ("host", "hostaddr", "port", "dbname", "user", "options", "service")
+
+_MAKE = """
+CREATE UNLOGGED TABLE IF NOT EXISTS taograph_writers (
+    run text PRIMARY KEY, thread_id text NOT NULL, pid integer NOT NULL, host text NOT NULL,
+    since double precision NOT NULL, number bigserial, holds boolean NOT NULL,
+    seen timestamptz NOT NULL DEFAULT clock_timestamp(), asked text, asked_by text
+);
+CREATE INDEX IF NOT EXISTS taograph_writers_thread_id ON taograph_writers (thread_id)
+"""
+# The lock is tried only where nobody has waited longer; rows of holders that have died go when it is taken.
+_TAKE = """
+WITH got AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (
+        SELECT 1 FROM taograph_writers w WHERE w.thread_id = %(thread)s AND NOT w.holds AND w.run <> %(run)s
+        AND w.seen > clock_timestamp() - interval '2 seconds'
+        AND (%(number)s::bigint IS NULL OR w.number < %(number)s::bigint)
+    ) THEN false ELSE pg_try_advisory_lock(%(key)s) END AS ok
+), dead AS (
+    DELETE FROM taograph_writers WHERE thread_id = %(thread)s AND run <> %(run)s AND (SELECT ok FROM got)
+    AND (holds OR seen < clock_timestamp() - interval '1 minute')
+), mine AS (
+    INSERT INTO taograph_writers (run, thread_id, pid, host, since, holds)
+    SELECT %(run)s, %(thread)s, %(pid)s, %(host)s, %(since)s, true FROM got WHERE ok
+    ON CONFLICT (run) DO UPDATE SET holds = true
+)
+SELECT pg_backend_pid(), ok FROM got
+"""
+_WAIT = """
+INSERT INTO taograph_writers (run, thread_id, pid, host, since, holds)
+VALUES (%(run)s, %(thread)s, %(pid)s, %(host)s, %(since)s, false)
+ON CONFLICT (run) DO UPDATE SET seen = clock_timestamp() RETURNING number
+"""
+_OTHER = """
+SELECT run, pid, host, since FROM taograph_writers WHERE thread_id = %(thread)s AND run <> %(run)s
+AND (holds OR seen > clock_timestamp() - interval '2 seconds') ORDER BY holds DESC, number LIMIT 1
+"""
+_ASK = """
+UPDATE taograph_writers SET asked = %(how)s, asked_by = %(by)s WHERE run = %(other)s AND asked IS NULL
+"""
+_LOOK = "SELECT run, asked, asked_by FROM taograph_writers WHERE run = ANY(%(runs)s) AND holds AND asked IS NOT NULL"
+_RELEASE = """
+WITH gone AS (DELETE FROM taograph_writers WHERE run = %(run)s)
+SELECT CASE WHEN %(held)s THEN pg_advisory_unlock(%(key)s) END
+"""
+
+
+class PostgresPlace:
+    """The threads in a database of a PostgreSQL server.
+
+    Args:
+        key: What this process knows it by.
+        conninfo: How to connect to it.
+        options: The same, by name.
+    """
+
+    def __init__(self, key: tuple[Any, ...], conninfo: str, options: dict[str, Any]) -> None:
+        self.key = key
+        self._conninfo = conninfo
+        self._options = options
+        self._mutex = threading.RLock()
+        self._connection: Connection[tuple[Any, ...]] | None = None
+        self._backend = 0
+        self._schema = ""
+        self._confirmed = 0.0
+        self._locks: WeakSet[PostgresThreadLock] = WeakSet()
+        _PLACES.add(self)
+
+    def lock(self, thread: str, holder: Holder) -> PostgresThreadLock:
+        """A run's hold on a thread, not taken yet."""
+        return PostgresThreadLock(self, thread, holder)
+
+    def look(self, locks: Sequence[ThreadLock]) -> dict[ThreadLock, Ask]:
+        """What other runs ask of those that have these locks; also finds out whether the connection is still there."""
+        by_run = {lock.holder.run: lock for lock in locks if lock.lost() is None}
+        if not by_run:
+            return {}
+        try:
+            with self._mutex:
+                if self._connection is None:
+                    return {}
+                rows = self.execute(_LOOK, {"runs": [*by_run]})
+        except OSError:  # then they are lost, which the locks say
+            return {}
+        return {by_run[run]: Ask(how, by) for run, how, by in rows if run in by_run}
+
+    def rest(self) -> None:
+        """Close the connection if it holds nothing."""
+        with self._mutex:
+            if not any(lock.held for lock in self._locks):
+                self._drop("it was closed")
+
+    def key_of(self, thread: str) -> int:
+        """What the server knows a thread's lock by."""
+        with self._mutex:
+            self._connect()
+            digest = sha256(f"taograph\0{self._schema}\0{thread}".encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest[:8], signed=True)
+
+    def execute(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Do something on the connection that holds the locks.
+
+        Raises:
+            OSError: It is lost, or there can be none.
+        """
+        from psycopg import Error, OperationalError
+
+        with self._mutex:
+            self._connect()
+            connection = self._connection
+            assert connection is not None  # noqa: S101
+            try:
+                cursor = connection.execute(sql.encode(), values)
+                rows = cursor.fetchall() if cursor.description else []
+            except OperationalError as error:
+                why = f"the connection that held its lock ended ({cause(str(error))})"
+            except Error as error:
+                if not connection.closed and not connection.broken:
+                    raise OSError(f"the thread can't be locked: {type(error).__name__}: {error}") from None
+                why = "the connection that held its lock ended"
+            else:
+                self._confirmed = time.monotonic()
+                return rows
+            self._drop(why)
+        raise OSError(f"the thread can't be locked: {why}")
+
+    def confirmed(self) -> bool:
+        """Whether nothing speaks against the connection still being there. Does not block."""
+        connection = self._connection
+        if connection is None or time.monotonic() - self._confirmed > _CONFIRMED_SECONDS:
+            return False
+        try:
+            # Idle as it is, there is something to be read only where the server says good-bye.
+            with selectors.DefaultSelector() as selector:
+                selector.register(connection.fileno(), selectors.EVENT_READ)
+                return not selector.select(0)
+        except Exception:  # noqa: BLE001 - closed in this very moment, in one way or another
+            return False
+
+    def confirm(self) -> None:
+        """Find out whether the connection is still there; if not, what it held is lost."""
+        with self._mutex, suppress(OSError):
+            if self._connection is not None:
+                self.execute("SELECT 1", {})
+
+    def check_session(self, backend: int) -> None:
+        """Refuse a pooler that gives each transaction another session.
+
+        Raises:
+            ValueError: There is one.
+        """
+        if backend != self._backend:
+            with self._mutex:
+                self._drop("the sessions of the database change")
+            raise ValueError(
+                "the database is reached through a pooler in transaction mode, which can't hold a lock on a thread: "
+                "name the server itself in the URL, or a pooler in session mode"
+            )
+
+    def fenced(self, saver: Any) -> Any:
+        """A saver that writes only as long as the run that writes has its thread."""
+        from taograph.writers.fence import fenced
+
+        return fenced(saver, self)
+
+    def _connect(self) -> None:
+        if self._connection is not None:
+            if not self._connection.closed:
+                return
+            self._drop("the connection that held its lock ended")
+        from psycopg import Connection, Error, errors
+        from psycopg.rows import tuple_row
+
+        try:
+            connection = Connection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None, row_factory=tuple_row, **self._options
+            )
+        except Error as error:
+            why = cause(hide(self._conninfo, str(error)))
+            raise OSError(f"the thread can't be locked: the database can't be reached ({why})") from None
+        try:
+            found = connection.execute(
+                "SELECT current_schema(), to_regclass('taograph_writers') IS NOT NULL, pg_backend_pid()"
+            ).fetchone()
+            assert found is not None  # noqa: S101
+            if not found[1]:
+                # Two processes that make it at the same moment: one is told that it is there.
+                with suppress(errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject):
+                    connection.execute(_MAKE)
+        except Error as error:
+            connection.close()
+            raise OSError(
+                "the thread can't be locked: the table taograph_writers can't be made "
+                f"({error.diag.message_primary or type(error).__name__}): GRANT CREATE on the schema, or let one "
+                "who may make it run once"
+            ) from None
+        self._connection, self._schema, self._backend = connection, str(found[0]), int(found[2])
+        self._confirmed = time.monotonic()
+
+    def _drop(self, why: str) -> None:
+        """Close the connection: what it held is lost."""
+        connection, self._connection = self._connection, None
+        for lock in list(self._locks):
+            lock.lose(why)
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def close(self) -> None:
+        """At the end of the process."""
+        with self._mutex:
+            self._drop("the process ends")
+
+    def forget(self) -> None:
+        """In a process that was forked: the connection is the parent's, and must not be closed here."""
+        if self._connection is not None:
+            _KEPT_OPEN.append(self._connection)
+        self._connection = None
+        self._mutex = threading.RLock()
+        for lock in list(self._locks):
+            lock.lose("the process was forked")
+
+
+class PostgresThreadLock:
+    """A run's hold on a thread, as an advisory lock.
+
+    Args:
+        place: Where the thread is.
+        thread: Its id.
+        holder: The run.
+    """
+
+    def __init__(self, place: PostgresPlace, thread: str, holder: Holder) -> None:
+        self.holder = holder
+        self.held = False
+        self.place = place
+        self._thread = thread.replace("\0", "").encode("utf-8", "replace").decode()
+        self._number: int | None = None
+        self._lost: str | None = None
+        self._over = False
+        self._mutex = threading.Lock()
+        place._locks.add(self)
+
+    def take(self, *, wait: bool, ask: Ask | None) -> Holder | None:
+        """Take the thread, if it is free and nobody has waited for it longer.
+
+        Raises:
+            OSError: The server can't be reached, or lets this user make no table.
+            ValueError: A pooler is in between that can hold no lock.
+        """
+        with self._mutex:
+            if self._over:
+                return self.holder
+            values = self._values()
+            ((backend, self.held),) = self.place.execute(_TAKE, values)
+            self.place.check_session(backend)
+            if self.held:
+                return None
+            if wait:
+                ((self._number,),) = self.place.execute(_WAIT, values)
+            found = self.place.execute(_OTHER, values)
+            other = Holder(*found[0]) if found else UNKNOWN
+            if ask is not None and other is not UNKNOWN:
+                self.place.execute(_ASK, {"how": ask.how, "by": ask.by, "other": other.run})
+            return other
+
+    def release(self) -> None:
+        """Give up the thread, or the place in the line."""
+        with self._mutex:
+            if self._over:
+                return
+            self._over = True
+            if (self.held and self._lost is None) or self._number is not None:
+                with suppress(OSError):  # then the server lets go of it by itself
+                    self.place.execute(_RELEASE, {**self._values(), "held": self.held and self._lost is None})
+            self.held = False
+
+    def lost(self) -> str | None:
+        """Why the thread is not held any more; None while it is."""
+        return self._lost
+
+    def lose(self, why: str) -> None:
+        """The connection that held it is gone."""
+        if self.held and self._lost is None:
+            self._lost = why
+
+    def _values(self) -> dict[str, Any]:
+        return {
+            **self.holder.to_dict(),
+            "thread": self._thread,
+            "number": self._number,
+            "key": self.place.key_of(self._thread),
+        }
+
+
+_PLACES: WeakSet[PostgresPlace] = WeakSet()
+_BY_KEY: dict[tuple[Any, ...], PostgresPlace] = {}
+_KEPT_OPEN: list[Any] = []
+
+
+def place_of(source: Any) -> PostgresPlace:
+    """The place that a saver's connection or pool leads to.
+
+    Args:
+        source: A connection or a pool of psycopg, sync or async.
+    """
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    if hasattr(source, "conninfo"):  # a pool
+        conninfo = source.conninfo() if callable(source.conninfo) else source.conninfo
+        if inspect.isawaitable(conninfo):
+            conninfo = run_async(cast("Any", conninfo))
+        given = dict(source.kwargs or {})
+    else:
+        conninfo, given = make_conninfo(source.info.dsn, password=source.info.password or None), {}
+    own = ("autocommit", "row_factory", "prepare_threshold", "cursor_factory", "context", *_OPTIONS)
+    options = {name: value for name, value in given.items() if name not in own}
+    named = conninfo_to_dict(conninfo or "", **options)
+    key = ("postgres", *(str(named.get(name)) for name in _NAMES))
+    place = _BY_KEY.get(key)
+    if place is None:
+        place = _BY_KEY.setdefault(key, PostgresPlace(key, conninfo or "", {**_OPTIONS, **options}))
+    return place
+
+
+def _forget_all() -> None:
+    for place in list(_PLACES):
+        place.forget()
+
+
+@atexit.register
+def _close_all() -> None:
+    for place in list(_PLACES):
+        place.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
