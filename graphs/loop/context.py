@@ -21,6 +21,8 @@ class Context:
         seconds: Active seconds.
         tokens: Tokens, sent and received together.
         cost: US dollars.
+        window: The model's context window in tokens, where its profile does not say it or says too much. Requests are
+            kept within it: older observations are condensed, older rounds summarized.
     """
 
     model: str | None = field(
@@ -35,6 +37,9 @@ class Context:
     seconds: float | None = field(default=None, metadata={"description": "Active seconds a run may take."})
     tokens: int | None = field(default=None, metadata={"description": "Tokens a run may use, both ways."})
     cost: float | None = field(default=None, metadata={"description": "US dollars a run may cost."})
+    window: int | None = field(
+        default=None, metadata={"description": "The model's context window in tokens; requests are kept within it."}
+    )
 
 
 _LIMITS = ("steps", "tool_calls", "seconds", "tokens", "cost")
@@ -57,6 +62,11 @@ def with_context(limits: Limits, settings: Mapping[str, Any]) -> Limits:
     """
     changes = limits_in(settings)
     return replace(limits, **changes) if changes else limits
+
+
+def kept_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a run keeps when it goes on: its limits, and the window."""
+    return {name: settings[name] for name in (*_LIMITS, "window") if name in settings}
 
 
 def limits_in(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,11 +114,17 @@ class ObservationEvent(Header):
 
 
 class RetryEvent(Header):
-    """A turn is asked for again: a broken or empty reply, a nudge, an objection, a provider's error."""
+    """A turn is asked for again, or in another way: a broken or empty reply, a nudge, an objection, a provider's error.
+
+    The reasons "condensed" and "summarized" say that requests show less of the history from now on; ``numbers`` has the
+    size of the request before and after (``tokens_before``, ``tokens_after``), and up to which message of the thread
+    the history is shown in short (``before_message``) or how many ``rounds`` were summarized.
+    """
 
     type: Literal["retry"]
     reason: str
     detail: str
+    numbers: NotRequired[dict[str, int]]
 
 
 class ApprovalEvent(Header):

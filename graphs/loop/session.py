@@ -20,14 +20,15 @@ from taograph.calls import MODEL_THREADS, Call, Cancelled, Pause, Steps, TimedOu
 from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound, check_prices
 from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
-from taograph.graphs.loop.context import limits_in, read_context, with_context
+from taograph.graphs.loop.context import kept_in, read_context, with_context
 from taograph.graphs.loop.effects import PaidReply
 from taograph.graphs.loop.events import Spent, utc_now
+from taograph.graphs.loop.fitting import Fitter, check_window
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.speaking import Spoken, speaks_text
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
-from taograph.graphs.loop.window import request as window
+from taograph.graphs.loop.window import Plan
 from taograph.models.failures import (
     describe,
     is_overflow,
@@ -40,6 +41,7 @@ from taograph.models.prices import Price
 from taograph.models.streamed import StreamedCalls
 from taograph.models.usage import usage_of
 
+_PLAN_AGAIN = 25
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 
 
@@ -103,6 +105,7 @@ class Session:
         run: The bookkeeping, changed in place and stored at the end.
         before: What was spent when the node began; for a new run, nothing.
         is_new: Whether the run begins here.
+        plan: What requests show of the history, when the node began.
         added: What this node spent so far.
         messages: New messages, in order; all messages where it replaces the history.
         replaces: Whether it does.
@@ -119,6 +122,7 @@ class Session:
     is_new: bool
     elapsed_before: float
     teller: Teller
+    plan: Plan
     added: Spent = field(default_factory=NOTHING.copy)
     messages: list[AnyMessage] = field(default_factory=list)
     replaces: bool = False
@@ -142,6 +146,9 @@ class Session:
         """
         if new_turn is not None:
             run = _new_run(new_turn, bound.protocol)
+            held: Any = state.get("run")
+            if held and "gauge" in held:  # the window is what it was in the run before
+                run["gauge"] = held["gauge"]
         else:
             run = Bookkeeping(**state["run"])
             if run.get("protocol") == "text" != bound.protocol:  # learned in another process
@@ -151,7 +158,8 @@ class Session:
         settings = {**run["limits"], **read_context(runtime_of(config).context)}
         limits = with_context(agent.limits, settings)
         check_prices(agent, bound, limits)
-        run["limits"] = limits_in(settings)
+        check_window(settings.get("window"))
+        run["limits"] = kept_in(settings)
         return cls(
             agent=agent,
             config=config,
@@ -163,7 +171,11 @@ class Session:
             is_new=new_turn is not None,
             elapsed_before=0.0 if new_turn is not None else active_seconds(state.get("clock")),
             teller=Teller(config, run["id"], run["steps"]),
+            plan=state.get("window") or Plan(),
         )
+
+    def __post_init__(self) -> None:
+        self.fitter = Fitter(self, self.plan)
 
     @property
     def seconds(self) -> float:
@@ -191,7 +203,12 @@ class Session:
         change = {key: spent[key] - held[key] for key in NOTHING}  # type: ignore[literal-required]
         gone = [REMOVE_ALL_MESSAGES] if self.replaces else self.removed
         messages: list[Any] = [*map(RemoveMessage, gone), *self.messages]
-        return {"messages": messages, "run": self.run, "spent": change, "clock": clock}
+        update = {"messages": messages, "run": self.run, "spent": change, "clock": clock}
+        plan = self.fitter.plan
+        # A plan that stands is written again now and then: what is read back starts from where it was written last.
+        if self.fitter.changed or (plan and self.run["steps"] % _PLAN_AGAIN == 0):
+            update["window"] = plan
+        return update
 
     def fall_back(self, failure: GaveUp) -> bool:
         """Go on in the text protocol where the endpoint refuses tools and the caller leaves it open.
@@ -220,23 +237,26 @@ class Session:
     def ask_to_fit(
         self, model: Runnable[Any, Any], conversation: Sequence[AnyMessage], **options: Any
     ) -> Steps[AIMessage]:
-        """Call a model on the conversation; once more with older observations cut where it is too long.
+        """Call a model on as much of the conversation as fits its window; once more with less where it is too long.
 
         Args:
             model: The model, with or without tools.
             conversation: The messages of the run.
             **options: As :meth:`ask`, which also says what is raised.
         """
+        fitter = self.fitter
+        request = yield from fitter.request(model, conversation)
         try:
-            return (yield from self.ask(model, self._request(conversation), **options))
+            reply = yield from self.ask(model, request, **options)
         except GaveUp as failure:
             if not is_overflow(failure.error):
                 raise
-        self.teller.tell("retry", reason="context_overflow", detail="asked again with older observations cut")
-        return (yield from self.ask(model, self._request(conversation, tight=True), **options))
-
-    def _request(self, conversation: Sequence[AnyMessage], *, tight: bool = False) -> list[AnyMessage]:
-        return window(self.system, self.bound.examples, conversation, tight=tight)
+            fitter.refused(failure.error, model, conversation)
+            self.teller.tell("retry", reason="context_overflow", detail=f"asked again with less: {failure.words}")
+            request = yield from fitter.request(model, conversation)
+            reply = yield from self.ask(model, request, **options)
+        fitter.measured(reply)
+        return reply
 
     def ask(
         self,

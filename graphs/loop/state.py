@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import ToolCall
+from langgraph.channels import DeltaChannel
 from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict
 
 from taograph.graphs.loop.channels import Messages
 from taograph.graphs.loop.clock import Clock, merge_clock
 from taograph.graphs.loop.events import Spent
+from taograph.graphs.loop.fitting import Gauge
 from taograph.graphs.loop.stopping import Stop
+from taograph.graphs.loop.window import Plan
 
 
 class Bookkeeping(TypedDict):
@@ -33,6 +37,7 @@ class Bookkeeping(TypedDict):
         turn_cost: Dollars that the last turn took.
         left: Active seconds that were left after the last turn; None for no limit.
         done: Whether the answer is given.
+        gauge: What is known of the model's window, and what was counted.
     """
 
     id: str
@@ -50,6 +55,16 @@ class Bookkeeping(TypedDict):
     turn_cost: float
     left: float | None
     done: bool
+    gauge: NotRequired[Gauge]
+
+
+def latest(plan: Plan, written: Sequence[Plan]) -> Plan:
+    """The plan that was written last; when it was read back does not matter."""
+    return written[-1] if written else plan
+
+
+StoredPlan = Annotated[Plan, DeltaChannel(latest, snapshot_frequency=1)]
+"""What requests show of the history: kept when it changes, since a summary in every checkpoint would outweigh it."""
 
 
 def add_spent(left: Spent | None, right: Spent) -> Spent:
@@ -91,6 +106,7 @@ class State(TypedDict):
     answer: str
     structured: Any
     run: Bookkeeping
+    window: StoredPlan
     clock: Annotated[Clock, merge_clock]
 
 
