@@ -6,6 +6,7 @@ https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ boolean ::= "true" | "false"
 """
 """The rules that :func:`arguments` refers to: JSON on one line."""
 
+_ESCAPE = re.compile(r"\\(.)")
+_OTHERWISE = {"b": r"\x08", "f": r"\x0c"}
 _RULES = {"string": "string", "integer": "integer", "number": "number", "boolean": "boolean", "null": '"null"'}
 
 
@@ -48,8 +51,8 @@ def arguments(schema: Mapping[str, Any]) -> str:
 
 
 def literal(text: str) -> str:
-    """A text that has to stand as it is."""
-    return json.dumps(text, ensure_ascii=False)
+    """A text that has to stand as it is. GBNF knows the escapes of JSON but two."""
+    return _ESCAPE.sub(lambda found: _OTHERWISE.get(found[1], found[0]), json.dumps(text, ensure_ascii=False))
 
 
 def _later(pairs: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from gbnf import Grammar
 
 from taograph.graphs.protocols import parse_step
+from taograph.graphs.protocols.argument_grammar import literal
 from taograph.graphs.protocols.step_grammar import step_grammar
 from taograph.graphs.protocols.step_schema import flattened, is_strict, json_note, step_schema
 from taograph.graphs.protocols.text_labels import LABELS
@@ -169,3 +170,8 @@ def test_the_note_shows_what_is_wanted(language: str) -> None:
     assert "final_answer" in json_note(None, language)
     assert "final_answer" not in json_note("any", language)
     assert "action" not in json_note("none", language)
+
+
+def test_a_literal_has_only_escapes_that_gbnf_knows() -> None:
+    assert literal('a\bc\\b "x"\f\n\x01é') == r'"a\x08c\\b \"x\"\x0c\n\u0001é"'
+    assert Grammar("root ::= " + literal("a\bc\\b")).sample() == "a\bc\\b"
