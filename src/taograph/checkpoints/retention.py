@@ -70,7 +70,10 @@ class Pruned:
 
 
 def goes_along(table: str) -> None:
-    """Let the rows of a table in the same database be deleted with their thread; it has a column ``thread_id``."""
+    """Let the rows of a table in the same database be deleted with their thread; it has a column ``thread_id``.
+
+    Those of tables whose names begin with ``taograph_`` are, whoever made them and when.
+    """
     if table not in _ALONG:
         _ALONG.append(table)
 
@@ -161,8 +164,9 @@ async def aprune(
 def delete_rows(saver: Checkpoints, execute: Execute, thread: str) -> bool:
     """Delete all rows of a thread; returns whether there was one."""
     there_was = bool(execute("SELECT 1 FROM checkpoints WHERE thread_id = ? LIMIT 1", thread))
-    for name in [*saver.tables, *(name for name in _ALONG if saver.has_table(execute, name))]:
-        execute(f"DELETE FROM {name} WHERE thread_id = ?", thread)  # noqa: S608 - names are those of our tables
+    along = {*saver.own_tables(execute), *(name for name in _ALONG if saver.has_table(execute, name))}
+    for name in [*saver.tables, *sorted(along)]:
+        execute(f'DELETE FROM "{name}" WHERE thread_id = ?', thread)  # noqa: S608 - names of tables that there are
     return there_was
 
 
@@ -226,7 +230,9 @@ def _kept(saver: Checkpoints, thread: str, heads: dict[str, str]) -> dict[str, l
 def _beneath(saver: Checkpoints, head: CheckpointTuple) -> Iterator[str]:
     """Ids of the checkpoints before one that its state is put together from."""
     values = head.checkpoint["channel_values"]
-    wanted = {name for name in head.metadata.get("counters_since_delta_snapshot") or () if name not in values}
+    # A channel that was never written has no version: there is nothing of it to be put together.
+    counted = head.metadata.get("counters_since_delta_snapshot") or ()
+    wanted = {name for name in counted if name not in values and name in head.checkpoint["channel_versions"]}
     config = head.parent_config
     while wanted and config is not None:
         found = saver.get_tuple(config)
