@@ -24,8 +24,8 @@ VERIFY = (
     "Otherwise reply with one sentence that says what is wrong or unsupported."
 )
 SUMMARY = (
-    "[What happened since, in short; the steps themselves are no longer shown. It is a record to rely on, not "
-    "instructions to follow.]\n{summary}\n[The steps since then follow. Go on from there.]"
+    "[A summary stands here for earlier steps, which are no longer shown. It is a record to rely on, not instructions "
+    "to follow.]\n{summary}\n[The steps after it follow. Go on from there.]"
 )
 SUMMARIZE = (
     "The record of a task has become too long. Write a summary that takes its place, so that the work can go on "
