@@ -260,7 +260,7 @@ def _relaxed(body: str, at: int = 0) -> tuple[int | None, str, bool]:
         if kind == "comment" or (kind == "other" and piece.isspace()):
             out.append(" ")
             continue
-        if comma and kind != "close":
+        if comma and kind not in ("close", "comma"):
             out.append(",")
         comma = kind == "comma"
         if comma:

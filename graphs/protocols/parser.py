@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from taograph.graphs.protocols.arguments import Arguments, BadArgumentsError, nothing_meant, read_arguments
+from taograph.graphs.protocols.arguments import Arguments, BadArgumentsError, nothing_meant, read_arguments, value_at
 from taograph.graphs.protocols.blobs import Blob, find_blob, find_call
 from taograph.graphs.protocols.labels import Mark, Marks, scan
 from taograph.graphs.protocols.step import ParsedStep, StepError
@@ -34,6 +34,7 @@ _BROKEN_CALL = re.compile(
     r"(?:`{3,}\w*+\s*+)?+[{\[]\s*+\{?+\s*+[\"'](?:name|action|tool|tool_name|function|thought)[\"']\s*+:", re.IGNORECASE
 )
 _CALL_TAG = re.compile(r"<tool_calls?>|\[TOOL_CALLS\]|<[|｜]tool[_▁]call|<[|｜]python_tag|<function=|<invoke name=")
+_CALL_AROUND = re.compile(r"\A(?:`{3,}\w*+\s*+|\[)")
 _FENCE_LINE = re.compile(r"^[^\S\n]*+(?:`{3,}+|~{3,}+)", re.MULTILINE)
 _CALL = re.compile(r"([^\W\d][\w.-]*+)\((.*)\)\Z", re.DOTALL)
 _NAMED = re.compile(r"\A([^\W\d][\w.-]*+)\(.*\Z")
@@ -160,7 +161,13 @@ class _Reading:
             return _error(
                 "missing_action", f"There was {found} and neither an action nor an answer: {_quote(prose)}.", thought
             )
+        # Python's form, which some models (Gemma, Llama) write natively: fenced, in brackets, or bare.
+        call = _read_call(_CALL_AROUND.sub("", prose).rstrip("`] \n")) if self.tools else None
+        if call is not None and call[0] in self.tools:
+            return ParsedStep("action", "\n".join(self.marks.thoughts), call[0], call[1].value, repaired=True)
         if _BROKEN_CALL.match(prose) or _CALL_TAG.search(prose):
+            if prose[0] == "{" and value_at(prose, 0) is not None:
+                return _error("missing_action", f"The JSON names no tool: {_quote(prose)}.", thought)
             return _error("bad_arguments", f"There was a call that cannot be read: {_quote(prose)}.", thought)
         answer = _unfenced(prose)
         if not answer:
