@@ -57,6 +57,7 @@ class PostgresCheckpoints(Checkpoints, PostgresSaver):
         super().__init__(pool, serde=serde)
         self._pool = pool
         self.workers = ThreadPoolExecutor(_CONNECTIONS, "taograph-checkpoints")
+        self.made: set[str] = set()
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
@@ -114,6 +115,14 @@ class PostgresCheckpoints(Checkpoints, PostgresSaver):
     def has_table(self, execute: Execute, name: str) -> bool:
         """Whether there is a table of this name."""
         return execute("SELECT to_regclass(?)", name) != [(None,)]
+
+    def own_tables(self, execute: Execute) -> list[str]:
+        """Names of taograph's own tables that have rows of threads, in the schema where they are made."""
+        found = execute(
+            "SELECT table_name FROM information_schema.columns WHERE table_schema = current_schema() "
+            "AND starts_with(table_name, 'taograph_') AND column_name = 'thread_id'"
+        )
+        return [str(name) for (name,) in found]
 
     def drop_values(self, execute: Execute, thread: str) -> None:
         """Delete values that no checkpoint of a thread has any more."""

@@ -61,12 +61,14 @@ class Checkpoints(BaseCheckpointSaver[str]):
         size: The function that tells the size of a column in bytes.
         binary: The type of a column of bytes.
         workers: The threads.
+        made: Tables of ours that are known to be there, the same in every copy of the saver.
     """
 
     tables: ClassVar[Mapping[str, Table]]
     size: ClassVar[str]
     binary: ClassVar[str]
     workers: Executor
+    made: set[str]
 
     def transaction(self) -> AbstractContextManager[Execute]:
         """A transaction: all of it or, after an exception, none."""
@@ -74,6 +76,10 @@ class Checkpoints(BaseCheckpointSaver[str]):
 
     def has_table(self, execute: Execute, name: str) -> bool:
         """Whether there is a table of this name."""
+        raise NotImplementedError
+
+    def own_tables(self, execute: Execute) -> list[str]:
+        """Names of taograph's own tables that have rows of threads."""
         raise NotImplementedError
 
     def drop_values(self, execute: Execute, thread: str) -> None:

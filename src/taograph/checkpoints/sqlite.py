@@ -46,6 +46,7 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
     def __init__(self, connection: sqlite3.Connection, serde: SerializerProtocol) -> None:
         super().__init__(connection, serde=serde)
         self.workers = ThreadPoolExecutor(1, "taograph-checkpoints")
+        self.made: set[str] = set()
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
@@ -67,6 +68,14 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
     def has_table(self, execute: Execute, name: str) -> bool:
         """Whether there is a table of this name."""
         return bool(execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", name))
+
+    def own_tables(self, execute: Execute) -> list[str]:
+        """Names of taograph's own tables that have rows of threads."""
+        found = execute(
+            "SELECT t.name FROM sqlite_master t JOIN pragma_table_info(t.name) c ON c.name = 'thread_id' "
+            "WHERE t.type = 'table' AND t.name GLOB 'taograph_*'"
+        )
+        return [str(name) for (name,) in found]
 
     def give_back(self) -> None:
         """Cut free pages off the file, and empty the log beside it.
