@@ -107,6 +107,9 @@ class OwnLimitGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if self.limits.steps is not None:
             config = _without_default_limit(config)
         wanted = self._wanted(config, options.get("context"))
+        if wanted is not None and options.get("durability") is None:
+            # LangGraph's default, "async", may lose the last step in a crash: paid for, and its effects done.
+            options = {**options, "durability": "sync"}
         return (lambda ready: start(input, _of_run(config, wanted, ready), **options)), wanted
 
     def _wanted(self, config: RunnableConfig | None, context: Any = None) -> writers.Wanted | None:
