@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,22 +12,21 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from taograph.calls import TOOL_THREADS, Call, Cancelled, Steps
+from taograph.calls import Steps
 from taograph.graphs.loop.agent import Agent
-from taograph.graphs.loop.approving import ask, noted, rejected
+from taograph.graphs.loop.approving import decided, noted, rejected
 from taograph.graphs.loop.clock import DEADLINES, Clock
 from taograph.graphs.loop.effects import once
 from taograph.graphs.loop.internals import invocation_of, read_messages, storable
+from taograph.graphs.loop.interrupts import forget_plain_answer, has_plain_answer
 from taograph.graphs.loop.repair import close_calls
 from taograph.graphs.loop.session import Teller
 from taograph.graphs.loop.state import NOTHING, ActInput, Bookkeeping
-from taograph.graphs.loop.trajectory import mark, read_trajectory
+from taograph.graphs.loop.trajectory import mark
 from taograph.tools.outcome import ToolRun, failed, succeeded
 from taograph.tools.policy import ToolError, policy_of
 from taograph.tools.results import find_long, frame, read_page, read_result_tool
 from taograph.tools.running import check_arguments, run_call
-
-log = logging.getLogger("taograph.approvals")
 
 
 def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
@@ -42,10 +39,14 @@ def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
         started = time.time() - waited
         teller = Teller(config, task["run"], task["step"])
         teller.tell("action", id=call["id"], tool=call["name"], args=call["args"])
+        answered = has_plain_answer(config)
         try:
             done = yield from _run(agent, task, config, teller)
-        except GraphBubbleUp:
-            DEADLINES.forget(task["run"], task["step"])
+        except Exception as error:
+            if isinstance(error, GraphBubbleUp):
+                DEADLINES.forget(task["run"], task["step"])
+            if answered:
+                yield from forget_plain_answer(config)
             raise
         seconds = time.monotonic() - began
         teller.tell(
@@ -111,8 +112,8 @@ def _run(agent: Agent, task: ActInput, config: RunnableConfig, teller: Teller) -
     if tool is None or check_arguments(tool, call["args"]) is not None:
         return (yield from run())
     edited = False
-    if (yield from _needs_approval(agent, call, config)):
-        verdict = ask(call, tool, teller.thread)
+    verdict = yield from decided(agent.approvals, call, tool, run=task["run"], thread=teller.thread, config=config)
+    if verdict is not None:
         said = {"decision": verdict.decision, "reason": verdict.reason, "by": verdict.by, "args": verdict.args}
         teller.tell(
             "approved" if verdict.decision != "reject" else "rejected", id=call["id"], tool=call["name"], **said
@@ -120,38 +121,8 @@ def _run(agent: Agent, task: ActInput, config: RunnableConfig, teller: Teller) -
         if verdict.decision == "reject":
             return rejected(call, verdict)
         edited, call = verdict.decision == "edit", {**call, "args": verdict.args}
-    done = yield from once(call, policy_of(tool), task["step"], config, run)
+    done = yield from once(call, policy_of(tool), task["run"], config, run)
     return noted(done, call) if edited else done
-
-
-def _needs_approval(agent: Agent, call: ToolCall, config: RunnableConfig) -> Steps[bool]:
-    """Whether a person has to say that a call may run; where the caller's function fails, they have to."""
-    approvals = agent.approvals
-    if call["name"] in approvals.names or approvals.predicate is None:
-        return call["name"] in approvals.names
-    decide, trajectory = approvals.predicate, read_trajectory(read_messages(config))
-
-    async def later() -> Any:
-        found = decide(call["name"], call["args"], trajectory)
-        return await found if inspect.isawaitable(found) else found
-
-    is_async = inspect.iscoroutinefunction(decide)
-    try:
-        return bool(
-            (
-                yield Call(
-                    None if is_async else lambda: decide(call["name"], call["args"], trajectory),
-                    later if is_async else None,
-                    None,
-                    TOOL_THREADS,
-                )
-            )
-        )
-    except Cancelled:
-        return True
-    except Exception as error:  # noqa: BLE001 - the caller's own function
-        log.warning("approve= failed (%s): a person is asked", type(error).__name__)
-        return True
 
 
 def _read_result(agent: Agent, call: ToolCall, config: RunnableConfig) -> ToolRun:

@@ -1,7 +1,8 @@
-"""A person's word before an action: asked for with ``interrupt``, bound to the call, used for nothing else.
+"""A person's word before an action: asked for with an interrupt, bound to the call, used for nothing else.
 
 What is asked about is the call as it is stored: its tool, its arguments, and a hash of both. Calls of one turn are
-asked about together, each in its own task, and answered in any order. The answer comes with ``Command(resume=…)``:
+asked about together, each in its own task, and answered in any order. The answer comes with ``Command(resume=…)``,
+as ``{id of the interrupt: answer}`` or, where one question is open, alone:
 
 - ``"approve"`` or ``True``: run it;
 - ``{"decision": "edit", "args": {…}}``: run it with these arguments, which have to be valid for the tool;
@@ -11,25 +12,45 @@ asked about together, each in its own task, and answered in any order. The answe
 An answer may carry the ``hash`` it was given; one that belongs to another call is refused. What cannot be used is an
 error that names the field (``pydantic.ValidationError``), nothing is stored, and the question stands. LangChain's
 ``{"decisions": [{"type": "approve"}]}`` is understood, too.
+
+With one of our checkpointers the word is written into the ledger before anything is done with it: it survives a
+crash, and a call that was approved is not asked about again. What was asked needs its answer, whatever the caller's
+function says the second time.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.types import interrupt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from taograph.checkpoints.ledger import hash_of
-from taograph.graphs.loop.trajectory import REJECTED, Trajectory
+from taograph.calls import TOOL_THREADS, Call, Cancelled, Steps
+from taograph.checkpoints.ledger import CallKey, Entry, Ledger, hash_of, ledger_of
+from taograph.graphs.loop.internals import place_of, read_messages, saver_of
+from taograph.graphs.loop.interrupts import (
+    answer,
+    ask,
+    ask_by_position,
+    is_about,
+    is_resumed,
+    last_question,
+    question,
+    task_of,
+)
+from taograph.graphs.loop.trajectory import REJECTED, Trajectory, read_trajectory
 from taograph.tools.outcome import ToolRun
 from taograph.tools.policy import policy_of
 from taograph.tools.running import check_arguments
+
+log = logging.getLogger("taograph.approvals")
 
 Approve = bool | str | Sequence[str] | Callable[[str, Mapping[str, Any], Trajectory], Any]
 """Which calls need a person: names of tools, True for all, or a function of (tool, arguments, trajectory)."""
@@ -99,27 +120,44 @@ class Verdict:
     stop: bool = False
 
 
-def ask(call: ToolCall, tool: BaseTool, thread: str | None) -> Verdict:
-    """Ask a person about a call; the run waits until they answer.
+def decided(
+    approvals: Approvals, call: ToolCall, tool: BaseTool, *, run: str, thread: str | None, config: RunnableConfig
+) -> Steps[Verdict | None]:
+    """What a person says about a call; the run waits until they do. None where nobody needs to be asked.
+
+    Args:
+        approvals: Which calls need a person's word.
+        call: The call, with arguments that are valid.
+        tool: Its tool.
+        run: The run it belongs to.
+        thread: The thread, for the question.
+        config: Of the node.
 
     Raises:
         GraphInterrupt: There is no answer yet.
         pydantic.ValidationError: The answer cannot be used; the question stands.
     """
-    described = (tool.description or "").strip().partition("\n")[0]
-    asked = {
-        "type": "approval",
-        "call": call["id"],
-        "tool": call["name"],
-        "args": dict(call["args"]),
-        "hash": hash_of(call["name"], call["args"]),
-        "thread": thread,
-        "question": f"Run {call['name']}? {described}".strip(),
-        "answers": ["approve", "edit", "reject"],
-    }
-    answer: _Answer = interrupt(asked, response_schema=_answer_to(call, tool))
-    args = dict(call["args"]) if answer.args is None else answer.args
-    return Verdict(answer.decision, args, answer.reason.strip(), answer.by.strip(), answer.stop)
+    if not approvals:
+        return None
+    asked, form = question(config, _question(call, tool, thread)), _answer_to(call, tool)
+    stored = yield from last_question(config)
+    place, ledger = place_of(config), ledger_of(saver_of(config))
+    if place is None or ledger is None:
+        if not is_about(stored, asked) and not (yield from _is_needed(approvals, call, config)):
+            return None
+        return _verdict(call, ask_by_position(config, asked, stored, form))
+    key = CallKey(*place, task_of(config), call["id"] or "", hash_of(call["name"], call["args"]))
+    word = yield from _word_of(ledger, key, config)
+    given = answer(config, asked, stored, form)
+    if given is None:
+        if word is None and not asked.is_stored(stored) and not (yield from _is_needed(approvals, call, config)):
+            return None
+        return word or ask(asked, form)
+    verdict = _verdict(call, given)
+    if word is not None and (verdict == word or (yield from _is_begun(ledger, replace(key, scope=run), call, word))):
+        return word  # what was begun on a person's word cannot be taken back
+    yield ledger.doing(lambda: ledger.finish(key, call["name"], asdict(verdict), keep=False))
+    return verdict
 
 
 def rejected(call: ToolCall, verdict: Verdict) -> ToolRun:
@@ -141,6 +179,65 @@ def noted(done: ToolRun, call: ToolCall) -> ToolRun:
     content = text + content if isinstance(content, str) else [{"type": "text", "text": text}, *content]
     changed = message.model_copy(update={"content": content})
     return replace(done, message=changed, size=done.size + len(text))
+
+
+def _question(call: ToolCall, tool: BaseTool, thread: str | None) -> dict[str, Any]:
+    described = (tool.description or "").strip().partition("\n")[0]
+    return {
+        "type": "approval",
+        "call": call["id"],
+        "tool": call["name"],
+        "args": dict(call["args"]),
+        "hash": hash_of(call["name"], call["args"]),
+        "thread": thread,
+        "question": f"Run {call['name']}? {described}".strip(),
+        "answers": ["approve", "edit", "reject"],
+    }
+
+
+def _is_needed(approvals: Approvals, call: ToolCall, config: RunnableConfig) -> Steps[bool]:
+    """Whether a person has to say that a call may run; where the caller's function fails, they have to."""
+    if call["name"] in approvals.names or approvals.predicate is None:
+        return call["name"] in approvals.names
+    decide, trajectory = approvals.predicate, read_trajectory(read_messages(config))
+
+    def said() -> Any:
+        return decide(call["name"], dict(call["args"]), trajectory)
+
+    try:
+        if inspect.iscoroutinefunction(decide) or inspect.iscoroutinefunction(getattr(decide, "__call__", None)):  # noqa: B004
+            return bool((yield Call(None, said, None, TOOL_THREADS)))
+        found = yield Call(said, None, None, TOOL_THREADS)
+        if inspect.isawaitable(found):  # a plain function that hands on what an async one gave it
+            found = yield Call(None, lambda: found, None, TOOL_THREADS)
+        return bool(found)
+    except Cancelled:
+        return True
+    except Exception as error:  # noqa: BLE001 - the caller's own function
+        log.warning("approve= failed (%s): a person is asked", type(error).__name__)
+        return True
+
+
+def _word_of(ledger: Ledger, key: CallKey, config: RunnableConfig) -> Steps[Verdict | None]:
+    """What a person said before the process died."""
+    if not is_resumed(config):
+        return None
+    known: Entry | None = yield ledger.doing(lambda: ledger.find(key))
+    return Verdict(**known.result) if known is not None and isinstance(known.result, dict) else None
+
+
+def _is_begun(ledger: Ledger, key: CallKey, call: ToolCall, word: Verdict) -> Steps[bool]:
+    """Whether a call was begun on a person's word."""
+    if word.decision == "reject":
+        return False
+    with_args = replace(key, hash=hash_of(call["name"], word.args))
+    known: Entry | None = yield ledger.doing(lambda: ledger.find(with_args))
+    return known is not None and known.state != "waiting"
+
+
+def _verdict(call: ToolCall, given: _Answer) -> Verdict:
+    args = dict(call["args"]) if given.args is None else given.args
+    return Verdict(given.decision, args, given.reason.strip(), given.by.strip(), given.stop)
 
 
 class _Answer(BaseModel):

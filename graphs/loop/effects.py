@@ -8,65 +8,70 @@ is not run again, and that one whose result was not is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from pydantic import BaseModel, Field, model_validator
 
-from taograph.calls import TOOL_THREADS, Call, Steps
-from taograph.checkpoints.ledger import CallKey, Entry, Ledger, hash_of, ledger_of
-from taograph.graphs.loop.internals import place_of, saver_of
+from taograph.calls import Steps
+from taograph.checkpoints.ledger import CallKey, Entry, hash_of, ledger_of
+from taograph.graphs.loop.internals import place_of, saver_of, storable
+from taograph.graphs.loop.interrupts import answer, ask, is_resumed, last_question, question, task_of
+from taograph.graphs.loop.repair import close_calls
+from taograph.graphs.loop.state import Bookkeeping
 from taograph.tools.idempotency import under_key
 from taograph.tools.outcome import ToolRun, failed
-from taograph.tools.policy import ToolPolicy
-
-T = TypeVar("T")
+from taograph.tools.policy import ToolPolicy, policy_of
 
 
 def once(
-    call: ToolCall, policy: ToolPolicy, step: int, config: RunnableConfig, run: Callable[[], Steps[ToolRun]]
+    call: ToolCall, policy: ToolPolicy, run: str, config: RunnableConfig, carry_out: Callable[[], Steps[ToolRun]]
 ) -> Steps[ToolRun]:
     """Run a call unless the ledger says that it finished, or may have taken effect.
 
     Args:
         call: The call, with the arguments it is run with.
         policy: Of its tool.
-        step: The turn it belongs to.
+        run: The run it belongs to.
         config: Of the node.
-        run: The call.
+        carry_out: The call.
 
     Raises:
         GraphInterrupt: Nobody knows whether it took effect, and a person has not said what to do.
     """
     place = place_of(config)
     if place is None:
-        return (yield from run())
-    key = CallKey(*place, call["id"] or "", hash_of(call["name"], call["args"]))
+        return (yield from carry_out())
+    key = CallKey(*place, run, call["id"] or "", hash_of(call["name"], call["args"]))
     ledger = ledger_of(saver_of(config))
     if ledger is None:
         with under_key(key.idempotency):
-            return (yield from run())
-    reads = policy.effects == "none"
-    known: Entry | None = yield _write(ledger, lambda: ledger.find(key) if reads else ledger.begin(key, call["name"]))
+            return (yield from carry_out())
+    reads, known = policy.effects == "none", None
+    if not reads:
+        known = yield ledger.doing(lambda: ledger.begin(key, call["name"]))
+    elif is_resumed(config):
+        known = yield ledger.doing(lambda: ledger.find(key))
     if known is not None and known.state == "finished":
         return _finished(call, known)
     if known is not None:
         settled = yield from _unsettled(call, policy, known, config)
         if settled is not None:
-            yield _write(ledger, lambda: ledger.finish(key, call["name"], _plain(settled), step=step, keep=True))
+            yield ledger.doing(lambda: ledger.finish(key, call["name"], _plain(settled, config), keep=True))
             return settled
-        yield _write(ledger, lambda: ledger.again(key))
+        yield ledger.doing(lambda: ledger.again(key))
     try:
         with under_key(key.idempotency):
-            done = yield from run()
+            done = yield from carry_out()
     except GraphBubbleUp:  # it waits for a person, and is run from its top when they have answered
-        yield _write(ledger, lambda: ledger.release(key))
+        yield ledger.doing(lambda: ledger.wait(key))
         raise
-    yield _write(ledger, lambda: ledger.finish(key, call["name"], _plain(done), step=step, keep=not reads))
+    yield ledger.doing(lambda: ledger.finish(key, call["name"], _plain(done, config), keep=not reads))
     return done
 
 
@@ -75,48 +80,89 @@ class PaidReply:
 
     Args:
         config: Of the node.
-        turn: Id of the user's message that the run answers.
-        number: Which call of the run it is.
+        number: Which request of the node's it is.
         request: The messages.
     """
 
-    def __init__(self, config: RunnableConfig, turn: str, number: int, request: Sequence[BaseMessage]) -> None:
-        place, self._ledger, self._number = place_of(config), ledger_of(saver_of(config)), number
+    def __init__(self, config: RunnableConfig, number: int, request: Sequence[BaseMessage]) -> None:
+        place, self._ledger, self._config = place_of(config), ledger_of(saver_of(config)), config
         self._key = None
         if place is not None and self._ledger is not None:
-            # Enough to tell this request from one after an edit of the state; hashing all would grow with the run.
+            # What it is told follows from the task, but for what the caller has set anew since.
             about = {"messages": len(request), "last": [(m.type, str(m.content)) for m in request[-2:]]}
-            self._key = CallKey(*place, f"model:{turn}:{number}", hash_of("model", about))
+            self._key = CallKey(*place, task_of(config), f"reply {number}", hash_of("model", about))
 
     def recall(self) -> Steps[AIMessage | None]:
         """The reply, where it came and the process died before it was stored with the run."""
-        if self._key is None or self._ledger is None:
+        if self._key is None or self._ledger is None or not is_resumed(self._config):
             return None
         ledger, key = self._ledger, self._key
-        known: Entry | None = yield _write(ledger, lambda: ledger.find(key))
+        known: Entry | None = yield ledger.doing(lambda: ledger.find(key))
         return known.result if known is not None and isinstance(known.result, AIMessage) else None
 
     def keep(self, reply: AIMessage) -> Steps[None]:
-        """Write the reply down."""
+        """Write the reply down; what came before it is stored with the run."""
         if self._key is None or self._ledger is None:
             return
-        ledger, key, number = self._ledger, self._key, self._number
-        yield _write(ledger, lambda: ledger.finish(key, "model", reply, step=number, keep=False))
+        ledger, key = self._ledger, self._key
+        yield ledger.doing(lambda: ledger.finish(key, "model", reply, keep=False, only=True))
 
 
-def settle(config: RunnableConfig) -> Callable[[], None] | None:
-    """What is to be done when a run has ended and all of it is stored: forget what was kept for a crash.
+def left_open(
+    messages: Sequence[AnyMessage],
+    run: Bookkeeping | None,
+    tools: Mapping[str, BaseTool],
+    config: RunnableConfig,
+) -> Steps[dict[str, ToolMessage]]:
+    """What to tell the model of calls that a crash or a wait for a person left open, and that the user went past.
+
+    Args:
+        messages: The messages of the thread.
+        run: The bookkeeping of the run before.
+        tools: The tools by name.
+        config: Of the node.
 
     Returns:
-        The work, which takes a transaction; None where there is nothing to do.
+        An observation by the id of the call: what it returned, where the ledger has it; that it was not run; or
+        that nobody knows whether it took effect. Nothing where there is no ledger.
     """
     place, ledger = place_of(config), ledger_of(saver_of(config))
-    return None if place is None or ledger is None else lambda: ledger.settle(*place)
+    calls = _without_result(messages)
+    if not calls or run is None or place is None or ledger is None:
+        return {}
+    known: dict[str, Entry] = yield ledger.doing(lambda: ledger.left(*place, run["id"], list(calls)))
+    return {
+        id: _left(call, known.get(id), run["refused"].get(id), tools.get(call["name"])) for id, call in calls.items()
+    }
 
 
-def _write(ledger: Ledger, do: Callable[[], T]) -> Call:
-    """A transaction of the ledger; it is made also in a run that is being cancelled."""
-    return Call(do, lambda: ledger.saver.away(do), None, TOOL_THREADS, certain=True)
+def _left(call: ToolCall, known: Entry | None, refused: str | None, tool: BaseTool | None) -> ToolMessage:
+    name = call["name"]
+    if known is not None and known.state == "finished":
+        return _finished(call, known).message
+    if known is not None and known.state == "begun":
+        why = (
+            f"{name} was begun, and the process ended before it returned. Whether it took effect is unknown. Find out "
+            "with another tool before it is done again, or say that it is uncertain."
+        )
+    elif known is not None:
+        why = f"{name} was not carried out: it waited for an answer of a person, who went on with something else."
+    elif refused is None and tool is not None and policy_of(tool).effects == "none":
+        why = f"{name} gave no result before the user went on with something else. It only reads."
+    else:
+        why = refused or f"{name} was not run: the user went on with something else before it was allowed or begun."
+    return close_calls([call], why)[0]
+
+
+def _without_result(messages: Sequence[AnyMessage]) -> dict[str, ToolCall]:
+    """The calls of the last reply that have no result, by id, whatever came after it."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            return {call["id"] or "": call for call in message.tool_calls if call["id"] not in answered}
+    return {}
 
 
 def _unsettled(call: ToolCall, policy: ToolPolicy, known: Entry, config: RunnableConfig) -> Steps[ToolRun | None]:
@@ -125,22 +171,21 @@ def _unsettled(call: ToolCall, policy: ToolPolicy, known: Entry, config: Runnabl
         return None
     if policy.on_unknown == "tell":
         return _unknown(call)
-    answer = _Answer(decision="unknown", result="")
-    # Each try that was lost was asked about; only the last answer is new, and an old one is not used twice.
-    for number in range(1, known.tries + 1):
-        answer = interrupt(_question(call, known, number), response_schema=_Answer)
-    yield from ()
-    match answer.decision:
+    asked = question(config, _question(call, known), known.tries)
+    given = answer(config, asked, (yield from last_question(config)), _Answer)
+    if given is None:
+        ask(asked, _Answer)
+    match given.decision:
         case "repeat":
             return None
         case "done":
-            text = answer.result.strip() or "It took effect; what it returned was lost."
+            text = given.result.strip() or "It took effect; what it returned was lost."
             return _said(call, f"[A person said of this call, which a crash interrupted:] {text}", "success")
         case _:
             return _unknown(call)
 
 
-def _question(call: ToolCall, known: Entry, number: int) -> dict[str, Any]:
+def _question(call: ToolCall, known: Entry) -> dict[str, Any]:
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(known.since))
     return {
         "type": "unfinished_call",
@@ -148,7 +193,7 @@ def _question(call: ToolCall, known: Entry, number: int) -> dict[str, Any]:
         "tool": call["name"],
         "args": dict(call["args"]),
         "hash": hash_of(call["name"], call["args"]),
-        "try": number,
+        "try": known.tries,
         "question": (
             f"{call['name']} was begun ({since}) and the process ended before it returned. It must not be done twice, "
             "and nobody knows whether it took effect. Look, then say: repeat (it did not), done (it did; what it "
@@ -182,10 +227,16 @@ def _said(call: ToolCall, text: str, status: Literal["success", "error"]) -> Too
     return ToolRun(message, ran=False, size=len(text))
 
 
-def _plain(done: ToolRun) -> dict[str, Any]:
+def _plain(done: ToolRun, config: RunnableConfig) -> dict[str, Any]:
     """What came of a call as values that can be stored."""
-    commands = [{"update": c.update, "goto": c.goto, "graph": c.graph} for c in done.commands]
-    return {"message": done.message, "size": done.size, "handle": done.handle, "commands": commands, "told": done.told}
+    return {
+        "message": storable(done.message, config),
+        "ran": done.ran,
+        "size": done.size,
+        "handle": done.handle,
+        "commands": [{"update": c.update, "goto": c.goto, "graph": c.graph} for c in done.commands],
+        "told": done.told,
+    }
 
 
 def _finished(call: ToolCall, known: Entry) -> ToolRun:
@@ -196,5 +247,10 @@ def _finished(call: ToolCall, known: Entry) -> ToolRun:
         return failed(call, text)
     commands = tuple(Command(**command) for command in kept["commands"])
     return ToolRun(
-        kept["message"], ran=True, size=kept["size"], handle=kept["handle"], commands=commands, told=kept["told"]
+        kept["message"],
+        ran=kept["ran"],
+        size=kept["size"],
+        handle=kept["handle"],
+        commands=commands,
+        told=kept["told"],
     )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolCall
+from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound
 from taograph.graphs.loop.clock import DEADLINES
+from taograph.graphs.loop.effects import left_open
 from taograph.graphs.loop.finishing import closing_of, conclude
 from taograph.graphs.loop.internals import invocation_of, saver_of
 from taograph.graphs.loop.repair import close_calls, is_sound, repair
@@ -45,7 +46,9 @@ def reason(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, An
                 f"recursion_limit={config.get('recursion_limit')} is too small: a run takes 2 at least. "
                 "Leave it out (limits.steps bounds the run) or set it higher; the model was not asked"
             )
-        turn = Turn(agent, state, config, (yield from bind(agent, config)))
+        bound = yield from bind(agent, config)
+        known = yield from left_open(state.get("messages") or [], state.get("run"), agent.by_name, config)
+        turn = Turn(agent, state, config, bound, known)
         stop = yield from turn.take()
         return (yield from turn.close(stop))
 
@@ -53,9 +56,19 @@ def reason(agent: Agent) -> Callable[[State, RunnableConfig], Steps[dict[str, An
 
 
 class Turn:
-    """One turn of the model within a run."""
+    """One turn of the model within a run.
 
-    def __init__(self, agent: Agent, state: State, config: RunnableConfig, bound: Bound) -> None:
+    Args:
+        agent: What the loop is made of.
+        state: The channels.
+        config: Of the node.
+        bound: The model with the tools.
+        known: What is known of calls that were left open, by their ids.
+    """
+
+    def __init__(
+        self, agent: Agent, state: State, config: RunnableConfig, bound: Bound, known: Mapping[str, ToolMessage]
+    ) -> None:
         self.agent = agent
         self.state = state
         self.room = state["remaining_steps"]
@@ -73,7 +86,7 @@ class Turn:
             self.history: Sequence[AnyMessage] = history
         else:
             # Stored too: what comes out of the run has to be acceptable, whatever went in.
-            self.history = repair(history, agent.by_name)
+            self.history = repair(history, agent.by_name, known)
             self.session.messages += self.history
             self.session.replaces = True
             self.session.teller.tell("retry", reason="repair", detail="the history was made acceptable to providers")

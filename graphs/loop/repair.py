@@ -8,7 +8,8 @@ providers refuse every further request on a thread.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolCall, ToolMessage
@@ -48,21 +49,27 @@ def is_sound(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> boo
     return not open_calls
 
 
-def repair(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> list[AnyMessage]:
+def repair(
+    messages: Sequence[AnyMessage],
+    tools: Collection[str] = (),
+    known: Mapping[str, ToolMessage] = MappingProxyType({}),
+) -> list[AnyMessage]:
     """An acceptable history with everything in it that the given one says.
 
     Args:
         messages: The messages of a thread.
         tools: Names of the tools there are.
+        known: What is known of calls of its last reply that have no result, by their ids.
 
     Returns:
-        The same messages, in the same order where possible: results moved behind their calls, a neutral error
-        in place of a result that is missing, a result whose call is gone as text of the user's side, all
+        The same messages, in the same order where possible: results moved behind their calls, what is known or a
+        neutral error in place of a result that is missing, a result whose call is gone as text of the user's side, all
         instructions in one system message at the head.
     """
     out: list[AnyMessage] = []
     used: set[str] = set()
     results = _Results(messages)
+    last = max((place for place, message in enumerate(messages) if isinstance(message, AIMessage)), default=None)
     for place, message in enumerate(messages):
         if place in results.taken or isinstance(message, SystemMessage):
             continue
@@ -70,7 +77,8 @@ def repair(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> list[
             text = f"[Result of an earlier call of {message.name or 'a tool'}] {message.text}"
             out.append(feedback(text, "repair").model_copy(update={"id": message.id}))
         elif isinstance(message, AIMessage):
-            out += _with_results(place, message, results, tools=tools, used=used)
+            known_here = known if place == last else {}
+            out += _with_results(place, message, results, tools=tools, used=used, known=known_here)
         else:
             out.append(filled(message) if is_blank(message.content) else message)
     return [*_instructions(messages), *out]
@@ -91,7 +99,13 @@ def _instructions(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
 
 
 def _with_results(
-    place: int, message: AIMessage, results: _Results, *, tools: Collection[str], used: set[str]
+    place: int,
+    message: AIMessage,
+    results: _Results,
+    *,
+    tools: Collection[str],
+    used: set[str],
+    known: Mapping[str, ToolMessage],
 ) -> list[AnyMessage]:
     wanted = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
     reply, refused, _ = with_sound_calls(message, tools, used)
@@ -101,6 +115,8 @@ def _with_results(
     made: list[AnyMessage] = [reply]
     for call, id_before in zip(reply.tool_calls, wanted, strict=True):
         found = results.take(place, id_before or "")
+        if found is None:
+            found = known.get(id_before or "")
         if found is None:
             made += close_calls([call], refused.get(call["id"] or "", NO_RESULT))
         else:

@@ -107,6 +107,7 @@ class Session:
         is_new: Whether the run begins here.
         plan: What requests show of the history, when the node began.
         added: What this node spent so far.
+        asked: How often it has asked a model.
         messages: New messages, in order; all messages where it replaces the history.
         replaces: Whether it does.
         removed: Ids of messages that are to go.
@@ -124,6 +125,7 @@ class Session:
     teller: Teller
     plan: Plan
     added: Spent = field(default_factory=NOTHING.copy)
+    asked: int = 0
     messages: list[AnyMessage] = field(default_factory=list)
     replaces: bool = False
     removed: list[str] = field(default_factory=list)
@@ -281,8 +283,8 @@ class Session:
             TimedOut: The time was over.
             Cancelled: The run was cancelled.
         """
-        number = self.before["model_calls"] + self.added["model_calls"]
-        paid = PaidReply(self.config, self.run["turn"], number, request)
+        self.asked += 1
+        paid = PaidReply(self.config, self.asked, request)
         reply = yield from paid.recall()
         if reply is not None:
             self.added["model_calls"] += 1

@@ -1,4 +1,4 @@
-"""The ledger of tool calls: what was begun, and what came of it, in the database of the checkpoints.
+"""The ledger: what was begun and what came of it, in the database of the checkpoints.
 
 LangGraph stores the result of a call when its task has ended. A process that dies before that has run the tool and
 lost the result, and the run that is resumed would run it again. So a call is written down here before it begins, if
@@ -6,31 +6,36 @@ its tool has effects, and with its result right when it returned:
 
 - *finished*: its result is taken from here; the tool is not run a second time;
 - *begun and not finished*: whether it took effect nobody knows. One that may be repeated (``effects="idempotent"``)
-  is, with the same key; one that must not (``"once"``) never is by itself, see ``graphs/loop/effects.py``.
+  is, with the same key; one that must not (``"once"``) never is by itself, see ``graphs/loop/effects.py``;
+- *waiting*: it asked a person something, and is run from its top when they have answered.
 
-A call is known by its thread, its namespace, its id and a hash of tool and arguments: the same id with other
+A call is known by its thread, its namespace, its run, its id and a hash of tool and arguments: the same id with other
 arguments, as after an edit of the state, is another call. Results of tools that only read are kept until the next
-step is stored; those of others as long as the thread.
+reply of the model, when they are stored with the run; those of others as long as the thread. Replies of models and
+answers of persons are kept in the same way, by the task that they belong to.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Any, Literal, TypeVar, get_args
 
+from taograph.calls import TOOL_THREADS, Call
 from taograph.checkpoints.retention import goes_along
 from taograph.checkpoints.saver import Checkpoints, Execute
 
+T = TypeVar("T")
 TABLE = "taograph_calls"
-_LEDGERS: WeakKeyDictionary[Checkpoints, Ledger] = WeakKeyDictionary()
-_COLUMNS = "thread_id, checkpoint_ns, call_id, args_hash"
-_WHERE = "thread_id = ? AND checkpoint_ns = ? AND call_id = ? AND args_hash = ?"
+goes_along(TABLE)
+CallState = Literal["begun", "waiting", "finished"]
+_COLUMNS = "thread_id, checkpoint_ns, scope, call_id, args_hash"
+_WHERE = "thread_id = ? AND checkpoint_ns = ? AND scope = ? AND call_id = ? AND args_hash = ?"
+_MOST_AT_ONCE = 100  # parameters of a statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +45,26 @@ class CallKey:
     Attributes:
         thread: The thread.
         ns: The graph's namespace within the thread; empty for the outermost.
+        scope: Within what its id is its own: the run of a call, the task of a reply or an answer.
         call: The call's id.
         hash: :func:`hash_of` its tool and arguments.
     """
 
     thread: str
     ns: str
+    scope: str
     call: str
     hash: str
 
     @property
     def idempotency(self) -> str:
         """The same for every try of this call, and for no other: what a service recognizes a repetition by."""
-        return sha256("\0".join((self.thread, self.ns, self.call, self.hash)).encode()).hexdigest()[:32]
+        return sha256("\0".join(self.place).encode()).hexdigest()[:32]
+
+    @property
+    def place(self) -> tuple[str, str, str, str, str]:
+        """The values of the key's columns."""
+        return self.thread, self.ns, self.scope, self.call, self.hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +72,13 @@ class Entry:
     """What the ledger knows of a call.
 
     Attributes:
-        state: "begun" or "finished".
+        state: "begun", "waiting" or "finished".
         tries: How often it was begun.
         since: When it was last begun, in seconds since 1970.
         result: What it returned, as it was handed to :meth:`Ledger.finish`; None where that could not be stored.
     """
 
-    state: Literal["begun", "finished"]
+    state: CallState
     tries: int
     since: float
     result: Any = None
@@ -87,11 +99,9 @@ class Ledger:
 
     def __init__(self, saver: Checkpoints) -> None:
         self.saver = saver
-        self._made = False
-        goes_along(TABLE)
 
     def _transaction(self) -> AbstractContextManager[Execute]:
-        if not self._made:
+        if TABLE not in self.saver.made:
             self._make()
         return self.saver.transaction()
 
@@ -105,7 +115,11 @@ class Ledger:
             with self.saver.transaction() as execute:  # another process may have made it at the same moment
                 if not self.saver.has_table(execute, TABLE):
                     raise
-        self._made = True
+        self.saver.made.add(TABLE)
+
+    def doing(self, do: Callable[[], T]) -> Call:
+        """Something to be done with the ledger in a step of work; it is done also in a run that is being cancelled."""
+        return Call(do, lambda: self.saver.away(do), None, TOOL_THREADS, certain=True)
 
     def find(self, key: CallKey) -> Entry | None:
         """What is known of a call."""
@@ -113,96 +127,123 @@ class Ledger:
             return self._find(execute, key)
 
     def begin(self, key: CallKey, tool: str) -> Entry | None:
-        """Write down that a call begins, unless it is known.
+        """Write down that a call begins, unless it was begun before.
 
         Returns:
-            None where it was not known and is begun now; else what is known, unchanged.
+            None where it begins now; else what is known, unchanged.
         """
         with self._transaction() as execute:
             known = self._find(execute, key)
             if known is None:
                 execute(
-                    f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, step) "  # noqa: S608 - constants
-                    "VALUES (?, ?, ?, ?, ?, 'begun', 1, ?, 0)",
-                    *self._place(key),
+                    f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, kept) "  # noqa: S608 - constants
+                    "VALUES (?, ?, ?, ?, ?, ?, 'begun', 1, ?, 1)",
+                    *key.place,
                     tool,
                     time.time(),
                 )
-            return known
+            elif known.state == "waiting":
+                self._again(execute, key)
+            return None if known is None or known.state == "waiting" else known
 
     def again(self, key: CallKey) -> None:
         """Write down that a call that was not finished begins once more."""
         with self._transaction() as execute:
+            self._again(execute, key)
+
+    def wait(self, key: CallKey) -> None:
+        """Write down that a call that was begun waits for a person, and will be run from its top again."""
+        with self._transaction() as execute:
             execute(
-                f"UPDATE {TABLE} SET tries = tries + 1, since = ? WHERE {_WHERE}",  # noqa: S608
-                time.time(),
-                *self._place(key),
+                f"UPDATE {TABLE} SET state = 'waiting' WHERE {_WHERE} AND state = 'begun'",  # noqa: S608
+                *key.place,
             )
 
-    def release(self, key: CallKey) -> None:
-        """Forget a call that was begun: it waits for a person, and will be run from its top again."""
-        with self._transaction() as execute:
-            execute(f"DELETE FROM {TABLE} WHERE {_WHERE} AND state = 'begun'", *self._place(key))  # noqa: S608
-
-    def finish(self, key: CallKey, tool: str, result: Any, *, step: int, keep: bool) -> None:
+    def finish(self, key: CallKey, tool: str, result: Any, *, keep: bool, only: bool = False) -> None:
         """Write down what a call returned.
 
         Args:
             key: The call.
             tool: Its tool.
             result: Plain values and messages; what cannot be stored is left out.
-            step: The turn it belongs to.
-            keep: Keep it as long as the thread; else until a call of a later step is finished.
+            keep: Keep it as long as the thread; else until something is finished with ``only``.
+            only: What else was kept until now is stored with the run: forget it, unless it has the same scope.
         """
         kind, blob = self._stored(result)
         with self._transaction() as execute:
             changed = execute(
-                f"UPDATE {TABLE} SET state = 'finished', step = ?, kept = ?, type = ?, result = ? "  # noqa: S608
+                f"UPDATE {TABLE} SET state = 'finished', kept = ?, type = ?, result = ? "  # noqa: S608
                 f"WHERE {_WHERE} RETURNING 1",
-                step,
                 int(keep),
                 kind,
                 blob,
-                *self._place(key),
+                *key.place,
             )
             if not changed:
                 execute(
-                    f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, step, kept, type, result) "  # noqa: S608
-                    "VALUES (?, ?, ?, ?, ?, 'finished', 1, ?, ?, ?, ?, ?)",
-                    *self._place(key),
+                    f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, kept, type, result) "  # noqa: S608
+                    "VALUES (?, ?, ?, ?, ?, ?, 'finished', 1, ?, ?, ?, ?)",
+                    *key.place,
                     tool,
                     time.time(),
-                    step,
                     int(keep),
                     kind,
                     blob,
                 )
-            if not keep:
+            if only:
                 execute(
-                    f"DELETE FROM {TABLE} WHERE thread_id = ? AND checkpoint_ns = ? AND kept = 0 AND step < ? "  # noqa: S608
+                    f"DELETE FROM {TABLE} WHERE thread_id = ? AND checkpoint_ns = ? AND kept = 0 AND scope <> ? "  # noqa: S608
                     "AND state = 'finished'",
                     key.thread,
                     key.ns,
-                    step,
+                    key.scope,
                 )
 
-    def settle(self, thread: str, ns: str) -> None:
-        """Forget what was kept only until it was stored with the run, which is over."""
+    def left(self, thread: str, ns: str, scope: str, calls: Collection[str]) -> dict[str, Entry]:
+        """What is known of calls whose results are not in the messages; it is kept with the thread from now on.
+
+        Args:
+            thread: The thread.
+            ns: The graph's namespace.
+            scope: Their run.
+            calls: Their ids.
+
+        Returns:
+            By id: of a call that a person edited, what ran.
+        """
+        found: dict[str, Entry] = {}
+        ids = list(calls)
         with self._transaction() as execute:
-            execute(
-                f"DELETE FROM {TABLE} WHERE thread_id = ? AND checkpoint_ns = ? AND kept = 0 AND state = 'finished'",  # noqa: S608
-                thread,
-                ns,
-            )
+            for start in range(0, len(ids), _MOST_AT_ONCE):
+                some = ids[start : start + _MOST_AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                rows = execute(
+                    f"UPDATE {TABLE} SET kept = 1 WHERE thread_id = ? AND checkpoint_ns = ? AND scope = ? "  # noqa: S608
+                    f"AND call_id IN ({marks}) RETURNING call_id, state, tries, since, type, result",
+                    *(thread, ns, scope, *some),
+                )
+                for call, *row in rows:
+                    entry = self._entry(row)
+                    if call not in found or _ORDER.index(entry.state) > _ORDER.index(found[call].state):
+                        found[call] = entry
+        return found
 
     def _find(self, execute: Execute, key: CallKey) -> Entry | None:
         rows = execute(
             f"SELECT state, tries, since, type, result FROM {TABLE} WHERE {_WHERE}",  # noqa: S608
-            *self._place(key),
+            *key.place,
         )
-        if not rows:
-            return None
-        state, tries, since, kind, blob = rows[0]
+        return self._entry(rows[0]) if rows else None
+
+    def _again(self, execute: Execute, key: CallKey) -> None:
+        execute(
+            f"UPDATE {TABLE} SET state = 'begun', tries = tries + 1, since = ? WHERE {_WHERE}",  # noqa: S608
+            time.time(),
+            *key.place,
+        )
+
+    def _entry(self, row: Any) -> Entry:
+        state, tries, since, kind, blob = row
         result = None if blob is None else self.saver.serde.loads_typed((kind, bytes(blob)))
         return Entry(state, tries, since, result)
 
@@ -212,19 +253,13 @@ class Ledger:
         except Exception:  # noqa: BLE001 - whatever a serializer may raise: that it finished is known all the same
             return None, None
 
-    @staticmethod
-    def _place(key: CallKey) -> tuple[str, str, str, str]:
-        return key.thread, key.ns, key.call, key.hash
+
+_ORDER = get_args(CallState)
 
 
 def ledger_of(saver: Any) -> Ledger | None:
     """The ledger beside a saver's checkpoints; None where the saver is none of ours."""
-    if not isinstance(saver, Checkpoints):
-        return None
-    found = _LEDGERS.get(saver)
-    if found is None:
-        found = _LEDGERS[saver] = Ledger(saver)
-    return found
+    return Ledger(saver) if isinstance(saver, Checkpoints) else None
 
 
 def _table_of(binary: str) -> str:
@@ -237,15 +272,15 @@ def _table_of(binary: str) -> str:
         CREATE TABLE IF NOT EXISTS {TABLE} (
             thread_id TEXT NOT NULL,
             checkpoint_ns TEXT NOT NULL,
+            scope TEXT NOT NULL,
             call_id TEXT NOT NULL,
             args_hash TEXT NOT NULL,
             tool TEXT NOT NULL,
             state TEXT NOT NULL,
             tries INTEGER NOT NULL,
             since DOUBLE PRECISION NOT NULL,
-            step INTEGER NOT NULL,
-            kept INTEGER NOT NULL DEFAULT 1,
+            kept INTEGER NOT NULL,
             type TEXT,
             result {binary},
-            PRIMARY KEY (thread_id, checkpoint_ns, call_id, args_hash)
+            PRIMARY KEY (thread_id, checkpoint_ns, scope, call_id, args_hash)
         )"""
