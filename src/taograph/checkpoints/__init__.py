@@ -43,7 +43,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-import taograph.checkpoints.ledger  # noqa: F401 - its table is deleted along with threads, also where nothing is run
 from taograph.checkpoints.retention import Pruned, Thread, adelete, aprune, athreads, delete, prune, threads
 from taograph.checkpoints.saver import Checkpoints
 from taograph.postgres_urls import FORM

@@ -26,12 +26,10 @@ from hashlib import sha256
 from typing import Any, Literal, TypeVar, get_args
 
 from taograph.calls import TOOL_THREADS, Call
-from taograph.checkpoints.retention import goes_along
 from taograph.checkpoints.saver import Checkpoints, Execute
 
 T = TypeVar("T")
 TABLE = "taograph_calls"
-goes_along(TABLE)
 CallState = Literal["begun", "waiting", "finished"]
 _COLUMNS = "thread_id, checkpoint_ns, scope, call_id, args_hash"
 _WHERE = "thread_id = ? AND checkpoint_ns = ? AND scope = ? AND call_id = ? AND args_hash = ?"
