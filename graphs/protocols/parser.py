@@ -119,7 +119,8 @@ class _Reading:
             return found if found is not None and found.tool in self.tools else None
         found = find_blob(self.text, self.marks.base, end)
         if found is None and not self.strict and not self.labels:
-            found = find_call(self.text, self.marks.base, end)
+            answered = _MID_ANSWER.search(self.text, self.marks.base)
+            found = find_call(self.text, self.marks.base, answered.start() if answered else end)
             return found if found is not None and (not self.tools or found.tool in self.tools) else None
         return found
 
@@ -287,7 +288,7 @@ class _Reading:
 
     def _name(self, line: str) -> str:
         """The name of a tool without what models put around it."""
-        line = _without_tail(line).strip()
+        line = " ".join(_without_tail(line).split()) if line not in self.tools else line
         while line and line not in self.tools and len(line) < _LONGEST_NAME:
             bare = _NAMED.sub(r"\1", _GLOSS.sub("", line.strip(_AROUND))).strip(_AROUND)
             if bare == line:
