@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -264,6 +265,13 @@ def test_a_key_that_is_none_is_refused_and_not_shown(url: str, key: str, monkeyp
     with pytest.raises(ValueError, match="16, 24 or 32 bytes") as told, checkpoints.open(url):
         pass
     assert not key or key not in str(told.value)
+
+
+def test_what_encrypts_is_named_where_it_is_missing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+    monkeypatch.setitem(sys.modules, "Crypto", None)
+    with pytest.raises(ValueError, match=r"not installed: pip install 'taograph\[encryption\]'"), checkpoints.open(url):
+        pass
 
 
 def test_the_key_is_in_no_words_about_the_saver(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,8 @@ Space: a SQLite file that was made here gives back the pages of deleted rows at 
 overwritten. One that was made elsewhere is written anew (``VACUUM``) at the first prune. PostgreSQL uses the
 space again; ``VACUUM FULL`` makes its files smaller, and locks the tables meanwhile.
 
-A LangGraph server has a saver and a retention of its own: ``"checkpointer": {"ttl": {"strategy": "delete",
-"default_ttl": 43200, "sweep_interval_minutes": 60}}`` in ``langgraph.json`` (minutes; it may not be given
-``"keep_latest"``, which cannot keep such threads whole).
+A LangGraph server has a retention of its own: ``"checkpointer": {"ttl": {"strategy": "delete", "default_ttl": 43200,
+"sweep_interval_minutes": 60}}`` in ``langgraph.json`` (minutes).
 """
 
 from __future__ import annotations
