@@ -213,3 +213,33 @@ def test_bind_tools_takes_langchain_tools(model: LocalChat) -> None:
     assert isinstance(calculator, BaseTool)
     bound: Any = model.bind_tools([calculator])
     assert bound.kwargs["tools"][0]["function"]["name"] == "calculator"
+
+
+STOP = ["\nObservation:", "\n[You get]"]
+STEP = " I know it.\nFinal Answer: 5"
+
+
+async def test_a_base_models_step_is_begun_for_it(model: LocalChat) -> None:
+    base = model.model_copy(update={"one_line": True, "constrain_calls": False})
+    sent = base._get_request_payload(f"say: {STEP}", stop=STOP)
+    assert sent["extra_body"]["chat_template_kwargs"] == {"begun": "Thought:"}
+    for message in await ask(base.bind(stop=STOP), STEP):
+        assert message.content == f"Thought:{STEP}"
+        assert message.usage_metadata
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stop": ["\n\n"]},
+        {"stop": STOP, "extra_body": {"grammar": "root ::= [a-z]+"}},
+        {"stop": STOP, "response_format": {"type": "json_object"}},
+    ],
+)
+def test_other_replies_are_not_begun(model: LocalChat, options: dict[str, Any]) -> None:
+    base = model.model_copy(update={"one_line": True, "constrain_calls": False})
+    assert "begun" not in str(base._get_request_payload("say: Yes.", **options))
+    if "response_format" not in options:  # which the client reads as JSON
+        assert base.invoke("say: Yes.", **options).content == "Yes."
+    assert model.invoke("say: Yes.", stop=STOP).content == "Yes.", "an instruct model begins by itself"

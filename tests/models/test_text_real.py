@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from local_support import alive, wait_for
 
 from taograph import Limits, create_react_graph
@@ -108,3 +108,21 @@ def test_the_loop_answers_through_a_tool(model: LocalChat) -> None:
     acted = [m for m in result["messages"] if isinstance(m, AIMessage) and m.tool_calls]
     assert acted[0].tool_calls[0]["name"] == "calculator"
     assert acted[0].response_metadata["constrained"] == "grammar"
+
+
+@pytest.mark.skipif("gemma-3-270m" not in pulled(), reason="no model: tao model pull gemma-3-270m")
+def test_a_base_model_writes_steps() -> None:
+    base = chat_model("local:gemma-3-270m")
+    assert isinstance(base, LocalChat)
+    assert base._lease is not None
+    try:
+        for constrain in ("none", "grammar"):
+            acting = TextReAct(base, constrain=constrain, on_malformed="return").bind_tools([calculator])
+            message: Any = acting.invoke(ASKED)
+            assert [call["name"] for call in message.tool_calls] == ["calculator"]
+            seen = [message, ToolMessage("397.8", tool_call_id=message.tool_calls[0]["id"])]
+            answer: Any = acting.invoke([*ASKED, *seen])
+            assert "397.8" in answer.content
+            assert "error" not in answer.response_metadata
+    finally:
+        base._lease.leave()

@@ -26,6 +26,7 @@ from taograph.folders import cache_folder
 from taograph.graphs.protocols.examples import EXAMPLE_ID
 from taograph.models.catalog import DEFAULT, Model, find, names
 from taograph.models.endpoint import ChatEndpoint
+from taograph.models.local_begun import begun_for, chunk_with_beginning, with_beginning
 from taograph.models.local_calls import Held, offered, with_calls
 from taograph.models.local_grammar import call_grammar
 from taograph.models.local_lease import Lease, LocalServerError, lease_for
@@ -80,6 +81,8 @@ class LocalChat(ChatEndpoint):
         if not self.constrain_calls or not (offers or self.one_line) or "response_format" in {*payload, *own}:
             if self.one_line:  # what its template writes behind an answer
                 payload["stop"] = [*(payload.get("stop") or ()), "\nQuestion:"]
+                if begun := begun_for(payload["stop"], payload):
+                    payload["extra_body"] = {**own, "chat_template_kwargs": {**_template(own), "begun": begun}}
             return payload
         # The server takes no grammar together with tools, so the template gets them under another name.
         tools, choice = payload.pop("tools", []), payload.pop("tool_choice", None)
@@ -87,10 +90,15 @@ class LocalChat(ChatEndpoint):
         payload["extra_body"] = {
             "grammar": call_grammar(tools, choice, one_line=self.one_line),
             **own,
-            "chat_template_kwargs": {**(own.get("chat_template_kwargs") or {}), "offered": tools},
+            "chat_template_kwargs": {**_template(own), "offered": tools},
         }
         _remember_prefix(self._lease, payload)
         return payload
+
+    def _begun(self, stop: list[str] | None, kwargs: dict[str, Any]) -> str:
+        """What a reply is begun with."""
+        sent = [self.stop] if isinstance(self.stop, str) else self.stop
+        return begun_for(stop or sent, kwargs) if self.one_line and not self.constrain_calls else ""
 
     def _generate(
         self,
@@ -101,7 +109,7 @@ class LocalChat(ChatEndpoint):
     ) -> ChatResult:
         with _own_errors():
             result = super()._generate(messages, stop, run_manager, **kwargs)
-        return with_calls(result, offered(kwargs))
+        return with_beginning(with_calls(result, offered(kwargs)), self._begun(stop, kwargs))
 
     async def _agenerate(
         self,
@@ -112,7 +120,7 @@ class LocalChat(ChatEndpoint):
     ) -> ChatResult:
         with _own_errors():
             result = await super()._agenerate(messages, stop, run_manager, **kwargs)
-        return with_calls(result, offered(kwargs))
+        return with_beginning(with_calls(result, offered(kwargs)), self._begun(stop, kwargs))
 
     def _stream(
         self,
@@ -121,10 +129,11 @@ class LocalChat(ChatEndpoint):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        held = Held(offered(kwargs))
+        held, begun = Held(offered(kwargs)), self._begun(stop, kwargs)
         with _own_errors():
             for chunk in super()._stream(messages, stop, None, **kwargs):
-                for ready in held.take(chunk):
+                whole, begun = chunk_with_beginning(chunk, begun), ""
+                for ready in held.take(whole):
                     if run_manager:
                         run_manager.on_llm_new_token(ready.text, chunk=ready)
                     yield ready
@@ -140,10 +149,11 @@ class LocalChat(ChatEndpoint):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        held = Held(offered(kwargs))
+        held, begun = Held(offered(kwargs)), self._begun(stop, kwargs)
         with _own_errors():
             async for chunk in super()._astream(messages, stop, None, **kwargs):
-                for ready in held.take(chunk):
+                whole, begun = chunk_with_beginning(chunk, begun), ""
+                for ready in held.take(whole):
                     if run_manager:
                         await run_manager.on_llm_new_token(ready.text, chunk=ready)
                     yield ready
@@ -214,6 +224,10 @@ def _remember_prefix(lease: Lease | None, payload: dict[str, Any]) -> None:
             "add_generation_prompt": False,
         }
         lease.prefix = json.dumps(body).encode()
+
+
+def _template(body: dict[str, Any]) -> dict[str, Any]:
+    return body.get("chat_template_kwargs") or {}
 
 
 def _choose(name: str) -> tuple[Path, Model | None]:

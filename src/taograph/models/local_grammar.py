@@ -49,4 +49,3 @@ def call_grammar(tools: Sequence[Mapping[str, Any]], choice: Any = None, *, one_
         lines.append(f'call-{number} ::= {literal(head)} args-{number} "}}"')
         lines.append(f"args-{number} ::= {arguments(function.get('parameters') or {})}")
     return "\n".join(lines) + common
-
