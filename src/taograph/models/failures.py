@@ -78,14 +78,14 @@ def is_overflow(error: BaseException) -> bool:
     """Whether the prompt was longer than the model's window."""
     if isinstance(error, ContextOverflowError):
         return True
-    return status_of(error) in (400, 413, None) and any(sign in str(error).lower() for sign in _TOO_LONG)
+    return status_of(error) in (400, 413, None) and any(sign in words_of(error).lower() for sign in _TOO_LONG)
 
 
 def is_malformed(error: BaseException) -> bool:
     """Whether a server or a client could not read what the model wrote: a broken reply, whatever the status."""
     if isinstance(error, OutputParserException | RecursionError):
         return True
-    said = f"{error} {getattr(error, 'code', '')}".lower()
+    said = f"{words_of(error)} {getattr(error, 'code', '')}".lower()
     return any(sign in said for sign in _BROKEN)
 
 
@@ -102,7 +102,7 @@ def refuses_tools(error: BaseException) -> bool:
         return True
     if status_of(error) not in (*_NO_TOOLS_STATUS, None):
         return False
-    said = str(error)
+    said = words_of(error)
     found = _NO_TOOLS.search(said)
     return found is not None and not _OF_ONE_TOOL.search(said, found.start(), found.end() + 20)
 
@@ -112,6 +112,13 @@ def refusal_text(error: BaseException) -> str | None:
     if not isinstance(error, ModelRefusalError):
         return None
     return str(error) or "The model refused."
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says, with what OpenAI's client leaves out of it: the ``detail`` of a server made with FastAPI."""
+    said, body = str(error), getattr(error, "body", None)
+    detail = body.get("detail") if isinstance(body, Mapping) else None
+    return f"{said} - {detail}" if detail and str(detail) not in said else said
 
 
 def status_of(error: BaseException) -> int | None:
@@ -141,7 +148,7 @@ def describe(error: BaseException, secrets: Iterable[str] = ()) -> str:
         error: The error.
         secrets: What must not be shown besides what :func:`~taograph.redaction.redact` finds by itself.
     """
-    text = " ".join(redact(f"{error}{_place(error)}", secrets).split())
+    text = " ".join(redact(f"{words_of(error)}{_place(error)}", secrets).split())
     name = type(error).__name__
     return f"{name}: {text[:300]}{'…' if len(text) > 300 else ''}" if text else name
 
