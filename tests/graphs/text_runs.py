@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
+from fake_openai_server import Fail, FakeOpenAI
 from langchain_core.language_models.fake import FakeListLLM
 from langchain_core.messages import BaseMessage, HumanMessage
 from pydantic import Field
@@ -54,6 +56,24 @@ class Completions(FakeListLLM):
 
     async def _acall(self, prompt: str, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> str:
         return self._call(prompt, stop, None, **kwargs)
+
+
+REFUSED = Fail(400, "registry.ollama.ai/library/gemma:2b does not support tools")
+
+
+def in_text(body: dict[str, Any]) -> str:
+    """An endpoint that looks a name up, then answers, in text."""
+    return ANSWER if any("Observation: " in str(m["content"]) for m in body["messages"][1:]) else ACTION
+
+
+def refusing(refusal: Any = REFUSED, then: Any = in_text) -> Callable[[dict[str, Any]], Any]:
+    """An endpoint that refuses tools."""
+    return lambda body: refusal if "tools" in body else then(body)
+
+
+def offered(server: FakeOpenAI) -> list[bool]:
+    """Whether each request to an endpoint offered tools."""
+    return ["tools" in body for body in server.requests]
 
 
 def said(messages: list[BaseMessage]) -> list[tuple[str, str]]:
