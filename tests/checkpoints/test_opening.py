@@ -181,10 +181,14 @@ def test_a_user_who_may_not_make_tables(server: PostgresServer, postgres_url: st
         url = server.url(user=f"user_of_{name}", database=name, password="pw-of-it")
         with pytest.raises(OSError, match=r"permission denied.*GRANT CREATE"):
             opens(url)
-        opens(postgres_url)  # once as one who may
-        owner.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO user_of_{name}".encode())
+        with checkpoints.open(postgres_url) as saver:  # once as one who may
+            answers(saver)
+        for rights in ("SELECT, INSERT, UPDATE, DELETE ON ALL TABLES", "USAGE ON ALL SEQUENCES"):
+            owner.execute(f"GRANT {rights} IN SCHEMA public TO user_of_{name}".encode())
     with checkpoints.open(url) as saver:
-        assert answers(saver) == "Hello."
+        assert answers(saver, config={"configurable": {"thread_id": "t2"}}) == "Hello."
+        assert [thread.id for thread in checkpoints.threads(saver)] == ["t2", "t1"]
+        assert checkpoints.delete(saver, "t1")
 
 
 def test_a_schema_of_its_own(postgres_url: str) -> None:

@@ -104,10 +104,13 @@ async def test_what_is_being_stored_is_stored_though_the_task_is_cancelled(url: 
         assert await saver.aget_tuple(where) is not None
 
 
-def test_a_list_can_be_left_and_used_while_it_is_read(url: str) -> None:
+@pytest.mark.parametrize("key", ["", "k" * 16], ids=["plain", "encrypted"])
+def test_a_list_can_be_left_and_used_while_it_is_read(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if key:
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     with checkpoints.open(url) as saver:
-        create_react_graph(model(), [add], checkpointer=saver).invoke(ASKED, at("t"))
-        for found in saver.list(at("t")):
+        create_react_graph(model(), [add], checkpointer=saver).invoke(ASKED, {**at("t"), "metadata": {"by": "me"}})
+        for found in saver.list(at("t"), filter={"by": "me"}, limit=2):
             assert saver.get_tuple(found.config) == found  # a lock that was held for the list would wait for itself
         next(saver.list(None))
         assert saver.get_tuple(at("t")) is not None
@@ -184,8 +187,9 @@ def test_connections_that_the_server_ends_are_replaced(postgres_url: str) -> Non
 def test_nothing_is_left_open(postgres_url: str) -> None:
     import psycopg
 
-    with checkpoints.open(postgres_url) as saver:
-        create_react_graph(model(), [add], checkpointer=saver).invoke(ASKED, at("t"))
+    with checkpoints.open(postgres_url) as saver, ThreadPoolExecutor(12) as pool:
+        assert [*pool.map(saver.get_tuple, map(at, "abcdefghijkl"))] == [None] * 12
+        assert checkpoints.threads(saver) == []
     with psycopg.connect(postgres_url, autocommit=True) as other:
         for _ in range(100):
             left = other.execute(

@@ -135,11 +135,14 @@ class PostgresCheckpoints(Checkpoints, PostgresSaver):
 
     def give_back(self) -> None:
         """Let the server use the space of deleted rows again; its files do not become smaller by that."""
-        from psycopg import sql
+        from psycopg import Error, sql
 
-        with self._pool.connection() as connection:
-            for name in self.tables:
-                connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
+        try:
+            with self._pool.connection() as connection:
+                for name in self.tables:
+                    connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
+        except Error as error:  # it does so by itself, later
+            log.info("the space of deleted rows is not free yet: %s", type(error).__name__)
 
     def close(self) -> None:
         """Finish what is being stored, and close the connections."""
@@ -189,7 +192,10 @@ def open_postgres(url: str) -> PostgresCheckpoints:
         problem = f"the database can't be reached ({why}): see whether the URL is right and the server runs"
     except Error as error:
         why = hide(url, error.diag.message_primary or type(error).__name__)
-        problem = f"the tables can't be made ({why}): GRANT CREATE on the schema, or open it once as one who may"
+        problem = f"the tables can't be made ({why}): GRANT CREATE on the schema, or let one who may run once"
+    except BaseException:
+        pool.close()
+        raise
     pool.close()
     # Beyond the handlers, so that the driver's own error, which may show the URL, is not carried along.
     raise OSError(f"checkpoints: {problem}")
@@ -212,7 +218,7 @@ def _of_two_at_once(error: BaseException) -> bool:
 def _set_up(saver: PostgresCheckpoints) -> None:
     with saver.transaction() as execute:
         if saver.has_table(execute, "checkpoint_migrations"):
-            (last,) = execute("SELECT max(v) FROM checkpoint_migrations")
-            if last == (len(saver.MIGRATIONS) - 1,):
+            ((last,),) = execute("SELECT coalesce(max(v), -1) FROM checkpoint_migrations")
+            if last >= len(saver.MIGRATIONS) - 1:
                 return  # a user who may not make tables can work with those there are
     saver.setup()

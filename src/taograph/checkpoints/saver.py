@@ -123,7 +123,8 @@ class Checkpoints(BaseCheckpointSaver[str]):
         )
         with closing(cast("Any", rows)):
             opened = (self._opened(row) for row in rows)
-            yield from [*islice((row for row in opened if fits(row.metadata, sealed)), limit)]
+            found = [*islice((row for row in opened if fits(row.metadata, sealed)), limit)]
+        yield from found
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
