@@ -260,6 +260,29 @@ def ledger_of(saver: Any) -> Ledger | None:
     return Ledger(saver) if isinstance(saver, Checkpoints) else None
 
 
+def copy_calls(
+    saver: Checkpoints, execute: Execute, source: str, target: str, calls: Collection[str] | None = None
+) -> None:
+    """Copy what is known of a thread to another, within a transaction.
+
+    Args:
+        saver: Where the threads are kept.
+        execute: The transaction.
+        source: The thread.
+        target: The other one.
+        calls: Ids of calls of the thread itself; None for all that is known, of nested graphs and replies, too.
+    """
+    if not saver.has_table(execute, TABLE):
+        return
+    others = "checkpoint_ns, scope, call_id, args_hash, tool, state, tries, since, kept, type, result"
+    copied = f"INSERT INTO {TABLE} (thread_id, {others}) SELECT ?, {others} FROM {TABLE} WHERE thread_id = ?"  # noqa: S608
+    if calls is None:
+        execute(copied, target, source)
+        return
+    for call in calls:
+        execute(f"{copied} AND checkpoint_ns = '' AND call_id = ?", target, source, call)
+
+
 def _table_of(binary: str) -> str:
     """The statement that makes the table.
 
