@@ -20,16 +20,33 @@ from taograph.writers.steps import LOCK_THREADS, Do, Steps, Wait, away
 from taograph.writers.turns import TURNS, Turn
 from taograph.writers.watching import WATCH
 
-_CLAIMS: ContextVar[tuple[Claim, ...]] = ContextVar("taograph_claims", default=())
+_STANDING: ContextVar[tuple[Standing, ...]] = ContextVar("taograph_writers", default=())
 
 # How long a run that is already closing may take until the next one is refused all the same.
 _CLOSING_SECONDS = 5.0
 _FIRST_LOOK, _LONGEST_LOOK = 0.02, 0.2
 
 
-def current_claims() -> tuple[Claim, ...]:
-    """The claims that the code at hand runs under, the outermost first."""
-    return _CLAIMS.get()
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the code of a run knows of its claim; it may outlive the run, in a thread that was given up.
+
+    Attributes:
+        thread: The thread's id.
+        turn: The run's place in the line.
+        place: Where the thread is kept, if other processes use it too.
+        lock: The hold on it there.
+    """
+
+    thread: str
+    turn: Turn
+    place: Place | None
+    lock: ThreadLock | None
+
+
+def standing() -> tuple[Standing, ...]:
+    """What the code at hand runs under, the outermost first."""
+    return _STANDING.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +92,7 @@ class Claim:
         self._began = time.monotonic()
         self._over = False
         self._leave_outer: Callable[[], None] | None = None
-        self._tokens: list[Token[tuple[Claim, ...]]] = []
+        self._tokens: list[Token[tuple[Standing, ...]]] = []
 
     @property
     def undoes(self) -> set[str]:
@@ -106,9 +123,9 @@ class Claim:
         how = wanted.strategy
         asks = Ask(how, holder.run) if how in ("interrupt", "rollback") else None
         turn = Turn((*kept.key, self.thread), holder, asks)
-        for claim in current_claims():
-            if claim._turn is not None and claim._turn.key == turn.key and not claim._turn.ending:
-                raise ThreadBusyError(self.thread, claim._turn.holder, "within")
+        for outer in standing():
+            if outer.turn.key == turn.key and not outer.turn.ending:
+                raise ThreadBusyError(self.thread, outer.turn.holder, "within")
         self._turn = turn
         yield from self._in_line(turn)
         if kept.place is not None:
@@ -177,14 +194,15 @@ class Claim:
         """What runs in this block, in this context, is the run."""
         assert self._turn is not None  # noqa: S101
         self._turn.cancel.__enter__()
-        self._tokens.append(_CLAIMS.set((*_CLAIMS.get(), self)))
+        own = Standing(self.thread, self._turn, self.place, self.lock)
+        self._tokens.append(_STANDING.set((*standing(), own)))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Back to what ran before."""
         assert self._turn is not None  # noqa: S101
-        _CLAIMS.reset(self._tokens.pop())
+        _STANDING.reset(self._tokens.pop())
         self._turn.cancel.__exit__(kind, error, trace)
 
     # Giving it up

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata
 
-from taograph.writers.claims import current_claims
+from taograph.writers.claims import standing
 from taograph.writers.steps import away
 from taograph.writers.watching import check
 
@@ -64,18 +64,18 @@ def fenced(saver: Any, place: PostgresPlace) -> Any:
 
 
 def _check(place: PostgresPlace) -> None:
-    if not (claims := [claim for claim in current_claims() if claim.place is place]):
+    if not (mine := [one for one in standing() if one.place is place]):
         return
     if not place.confirmed():
         place.confirm()
-    for claim in claims:
-        check(claim.lock, claim.thread)
+    for one in mine:
+        check(one.lock, one.thread)
 
 
 async def _acheck(place: PostgresPlace) -> None:
-    if not (claims := [claim for claim in current_claims() if claim.place is place]):
+    if not (mine := [one for one in standing() if one.place is place]):
         return
     if not place.confirmed():
         await away(place.confirm)
-    for claim in claims:
-        check(claim.lock, claim.thread)
+    for one in mine:
+        check(one.lock, one.thread)

@@ -259,9 +259,15 @@ class PostgresPlace:
             self._drop("the process ends")
 
     def forget(self) -> None:
-        """In a process that was forked: the connection is the parent's, and must not be closed here."""
+        """In a process that was forked: the connection is the parent's, and must not be ended here.
+
+        Only this process's share in it is closed, without a word to the server, or that would not notice when the
+        parent dies.
+        """
         if self._connection is not None:
-            _KEPT_OPEN.append(self._connection)
+            with suppress(Exception):
+                os.close(self._connection.fileno())
+            _KEPT.append(self._connection)
         self._connection = None
         self._mutex = threading.RLock()
         for lock in list(self._locks):
@@ -342,7 +348,7 @@ class PostgresThreadLock:
 
 _PLACES: WeakSet[PostgresPlace] = WeakSet()
 _BY_KEY: dict[tuple[Any, ...], PostgresPlace] = {}
-_KEPT_OPEN: list[Any] = []
+_KEPT: list[Any] = []
 
 
 def place_of(source: Any) -> PostgresPlace:
