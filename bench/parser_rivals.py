@@ -31,7 +31,7 @@ RIVALS = {
     "LlamaIndex ReAct": "llama-index-core==0.14.25",
     "crewAI": "crewai==1.15.30",
 }
-_START_SECONDS = 120.0
+_START_SECONDS = 600.0
 _CLOCK = 12 if hasattr(signal, "SIGXCPU") else 1
 _OUT_OF_TIME = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
 """How a process ends that has used up its CPU time."""
