@@ -267,8 +267,7 @@ class Turn:
             "cut": "a reply cut off at the length limit",
         }.get(reply.kind, "a step that cannot be read" if reply.hint else "calls that cannot be read")
         if run["unusable"] > session.limits.malformed or not self._has_turn():
-            last = f"; the last: {reply.fault}" if reply.fault else ""
-            return self._stop(reason, f"{what}, {run['unusable']} times in a row{last}")
+            return self._stop(reason, f"{what}, {run['unusable']} times in a row")
         if reply.message.tool_calls:
             # What is wrong with a call is told as its observation.
             session.teller.tell("retry", reason=reason, detail=what)

@@ -19,6 +19,9 @@ Kind = Literal["action", "final", "empty", "malformed", "cut", "refusal"]
 DROPPED = "what was written after the step was dropped"
 """The repair that is a truncation: an invented observation, or a further step."""
 
+CORRECTED = "corrected"
+"""Key in ``response_metadata``: the content of a reply in text that was streamed, where other text had been shown."""
+
 _CUT = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
 _REFUSED = ("content_filter", "refusal", "SAFETY", "PROHIBITED_CONTENT")
 
@@ -92,6 +95,9 @@ def read_reply(message: AIMessage, tools: Collection[str], taken: Collection[str
 def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Collection[str], *, cut: bool) -> Reply:
     """A reply of ``TextReAct``, which has read the step already."""
     meta = message.response_metadata
+    if corrected := meta.get(CORRECTED):  # it is stored as if nobody had watched it come
+        meta = {key: value for key, value in meta.items() if key != CORRECTED}
+        message = message.model_copy(update={"content": corrected, "response_metadata": meta})
     thought = message.additional_kwargs.get("reasoning_content")
     if message.tool_calls and isinstance(thought, str) and text and thought.endswith(text):
         # The thought was streamed in a field of its own, and is kept once; a model's own reasoning stays.
@@ -195,7 +201,7 @@ def _thinking_and_text(message: AIMessage) -> tuple[str, str]:
     """A reply's ``<think>`` parts, and the rest. In a step of the text protocol a tag that is left is just text."""
     meta = message.response_metadata
     if meta.get("protocol") == "text" and not meta.get("error"):
-        return "", str(message.text)
+        return "", str(meta.get(CORRECTED) or message.text)
     return _split_think(str(message.text))
 
 

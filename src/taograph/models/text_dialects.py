@@ -269,7 +269,10 @@ def loops_own(text: str) -> HumanMessage:
 
 
 def _acts(message: BaseMessage) -> bool:
-    return isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and bool(message.tool_calls))
+    """Whether a message belongs to the protocol: a call, its result, or a reply that was asked for in it."""
+    if isinstance(message, AIMessage):
+        return bool(message.tool_calls) or message.response_metadata.get("protocol") == "text"
+    return isinstance(message, ToolMessage)
 
 
 _ANSWER_FORMS = {

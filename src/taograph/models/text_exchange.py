@@ -21,7 +21,7 @@ from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.messages.utils import count_tokens_approximately
 
 from taograph.graphs.protocols.fitting import UnfitArgumentsError, fit_arguments
-from taograph.graphs.protocols.native import read_reply
+from taograph.graphs.protocols.native import CORRECTED, read_reply
 from taograph.graphs.protocols.step import ParsedStep, StepError
 from taograph.graphs.protocols.text import THOUGHT, before_observation
 from taograph.models.text_dialects import Dialect, Request, loops_own
@@ -267,6 +267,8 @@ class Exchange:
         shown = self._reply.stream.shown("answer")
         # An answer that was shown cannot be taken back where the model corrects itself: the correction stands below it.
         rest = content[len(shown) :] if content.startswith(shown) else f"\n\n{content}"
+        if not content.startswith(shown):
+            about[CORRECTED] = content
         if call is not None:
             args = json.dumps(call["args"], ensure_ascii=False)
             piece = tool_call_chunk(name=call["name"], args=args, id=call["id"], index=0)

@@ -48,7 +48,8 @@ class TextReAct(BaseChatModel):
     ``content``, the thought in ``additional_kwargs["reasoning_content"]``. ``response_metadata`` is that of the model,
     with ``protocol="text"`` and, where it holds, ``truncated`` (something behind the step was dropped, such as an
     observation the model made up), ``repaired`` (arguments that were not quite JSON), ``unread_replies`` (so many
-    were asked for again) and ``usage_estimated`` (the model was left before it reported its tokens).
+    were asked for again), ``corrected`` (the content, where a stream had shown another before it) and
+    ``usage_estimated`` (the model was left before it reported its tokens).
 
     While it streams, thoughts come as they are written, in ``reasoning_content``, since nobody can know yet whether
     an answer follows; an answer comes as text; a call comes whole. The stream of the model behind is closed as soon
