@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from stream_support import Streams, acollect, collect, kinds, of
 from support import Way, assert_ended, both_ways, closes_or, lookup, question, run, thread
 from text_runs import ACTION, ANSWER, FOUND, HM, Completions, Sending, hints, labels_in, said
@@ -89,6 +90,19 @@ def test_what_the_wrapper_was_given_holds_but_its_retries() -> None:
     assert result["spent"]["model_calls"] == 3, "no request is made behind the loop's back"
 
 
+@pytest.mark.parametrize(
+    "reply",
+    ["Final Answer: one\nFinal Answer: two", "Thought: k\nFinal Answer: one\n**Final Answer:** two\nThought: x"],
+)
+def test_an_answer_is_the_same_whether_or_not_it_is_watched(reply: str, steps: Streams) -> None:
+    _, graph = texting(reply, checkpointer=InMemorySaver())
+    answer = graph.invoke(question(), thread())["answer"]
+    _, graph = texting(reply, checkpointer=InMemorySaver())
+    events = steps(graph, question(), thread())
+    assert events[-1]["text"] == answer == "two"
+    assert graph.get_state(thread()).values["messages"][-1].content == "two"
+
+
 @pytest.mark.parametrize("text", ["Close it with </think> and go on.", "`</think>`", "Wrap it in <think>a</think>."])
 def test_an_answer_that_speaks_of_tags_keeps_its_words(text: str) -> None:
     _, graph = texting(f"Thought: k\nFinal Answer: {text}")
@@ -145,7 +159,6 @@ def test_it_is_asked_for_again_as_often_as_the_limit_says(way: Way, malformed: i
     assert_ended(result, "malformed_output", model)
     assert result["answer"] == "Page 3.", "the best answer there is"
     assert f"{malformed + 1} times" in result["stop"]["detail"]
-    assert '"Thought: Hm."' in result["stop"]["detail"]
     assert len(model.requests) == 1 + malformed + 1 + 1
 
 
@@ -168,6 +181,15 @@ def test_a_closing_reply_that_is_no_answer_is_not_given_for_one(closing: str) ->
     assert FOUND in result["answer"], "composed from the observations"
     assert MARK not in str(result)
     assert "Action" not in result["answer"]
+
+
+def test_a_closing_reply_is_read_though_nothing_was_called() -> None:
+    """The model has been spoken to in the protocol, and goes on in it."""
+    closing = f"Hm.\nFinal Answer: Page 3.\nObservation: {MARK}"
+    _, graph = texting(closes_or(HM, closing), limits=Limits(malformed=0))
+    result = graph.invoke(question())
+    assert_ended(result, "malformed_output")
+    assert result["answer"] == "Page 3."
 
 
 def test_broken_steps_with_work_between_do_not_add_up() -> None:
