@@ -20,11 +20,20 @@ number ::= integer ("." [0-9]{1,20})? ([eE] [-+]? [0-9]{1,2})?
 integer ::= "-"? ("0" | [1-9] [0-9]{0,20})
 boolean ::= "true" | "false"
 """
-"""The rules that :func:`arguments` refers to: JSON on one line."""
+"""JSON on one line."""
 
 _ESCAPE = re.compile(r"\\(.)")
 _OTHERWISE = {"b": r"\x08", "f": r"\x0c"}
 _RULES = {"string": "string", "integer": "integer", "number": "number", "boolean": "boolean", "null": '"null"'}
+
+
+def values(longest: int | None = None) -> str:
+    """The rules that :func:`arguments` refers to.
+
+    Args:
+        longest: Characters of a text; None for any number.
+    """
+    return VALUES if longest is None else VALUES.replace("char*", f"char{{0,{longest}}}")
 
 
 def arguments(schema: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taograph.graphs.protocols.argument_grammar import VALUES, arguments, literal
+from taograph.graphs.protocols.argument_grammar import arguments, literal, values
 from taograph.graphs.protocols.text_labels import Labels, labels
 from taograph.graphs.protocols.text_tools import OfferedTool
 
@@ -24,16 +24,14 @@ more ::= [^{_BLANK}`~<{{:：] [^\x00-\x1f`~<{{:：]*"""
 _REST = rf"""
 first ::= [^{_BLANK}`~<*_#|>:：]
 rest ::= [^\x00-\x1f<] | "<"+ "/"? ([^\x00-\x1f</tT] | [tT] ([^\x00-\x1f<hH] | [hH] [^\x00-\x1f<iI]))"""
-_ANSWER = (
-    r"""
-answer ::= first rest* ("\n" rest+)*"""
-    + _REST
-)
-_ANSWER_LINE = (
-    r"""
-answer ::= first rest*"""
-    + _REST
-)
+# Characters of a line, and of a text among the arguments, of a base model: it may repeat one without end.
+_LONGEST_LINE = 300
+_LONGEST_TEXT = 100
+_BOUND = f"{{0,{_LONGEST_LINE}}}"
+_ANSWERS = {
+    False: '\nanswer ::= first rest* ("\\n" rest+)*' + _REST,
+    True: f"\nanswer ::= first rest{_BOUND}" + _REST,
+}
 
 
 def step_grammar(
@@ -53,7 +51,8 @@ def step_grammar(
         choice: None: the model decides; "any": it has to call a tool; "none": it has to answer; else the name of the
             tool it has to call.
         language: Of the labels.
-        one_line: Thought and answer are one line each: a base model does not know where to stop.
+        one_line: For a base model, which does not know where to begin and to stop: there is a thought, thought and
+            answer are one line each, and what it writes is not long.
         begun: The prompt ends with the label of the thought.
 
     Raises:
@@ -72,10 +71,11 @@ def step_grammar(
         lines.append(f"args-{number} ::= {arguments(tool.parameters)}")
     if choice in (None, "none"):
         lines.append(f"final ::= {literal(label.final_answer + label.colon)} answer")
-    rules = _LINE + ("" if one_line else _MORE)
+    rules = _LINE if not one_line else _LINE[:-1] + _BOUND
+    rules += "" if one_line else _MORE
     if choice in (None, "none"):
-        rules += _ANSWER_LINE if one_line else _ANSWER
-    return "\n".join(lines) + rules + (VALUES if callable_ else "\n")
+        rules += _ANSWERS[one_line]
+    return "\n".join(lines) + rules + (values(_LONGEST_TEXT if one_line else None) if callable_ else "\n")
 
 
 def _root(label: Labels, *, one_line: bool, begun: bool) -> str:
@@ -83,7 +83,7 @@ def _root(label: Labels, *, one_line: bool, begun: bool) -> str:
     if begun:
         blank = literal(label.colon[len(label.colon.rstrip()) :])
         return f"root ::= {f'{blank} ' if blank != literal('') else ''}{lines} step"
-    return f"root ::= ({literal(label.thought + label.colon)} {lines})? step"
+    return f"root ::= ({literal(label.thought + label.colon)} {lines}){'' if one_line else '?'} step"
 
 
 def _callable(tools: Sequence[OfferedTool], choice: str | None) -> list[OfferedTool]:
