@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from taograph.calls import Steps
+from taograph.calls import Cancelled, Steps
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.approving import decided, noted, rejected
 from taograph.graphs.loop.clock import DEADLINES, Clock
@@ -112,7 +112,10 @@ def _run(agent: Agent, task: ActInput, config: RunnableConfig, teller: Teller) -
     if tool is None or check_arguments(tool, call["args"]) is not None:
         return (yield from run())
     edited = False
-    verdict = yield from decided(agent.approvals, call, tool, run=task["run"], thread=teller.thread, config=config)
+    try:
+        verdict = yield from decided(agent.approvals, call, tool, run=task["run"], thread=teller.thread, config=config)
+    except Cancelled:
+        return failed(call, f"{call['name']} was not run: the run was cancelled before a person had allowed it.")
     if verdict is not None:
         said = {"decision": verdict.decision, "reason": verdict.reason, "by": verdict.by, "args": verdict.args}
         teller.tell(

@@ -32,7 +32,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from taograph.calls import TOOL_THREADS, Call, Cancelled, Steps
+from taograph.calls import TOOL_THREADS, Call, Cancelled, Steps, refuse_if_cancelled
 from taograph.checkpoints.ledger import CallKey, Entry, Ledger, hash_of, ledger_of
 from taograph.graphs.loop.internals import place_of, read_messages, saver_of
 from taograph.graphs.loop.interrupts import (
@@ -135,6 +135,7 @@ def decided(
 
     Raises:
         GraphInterrupt: There is no answer yet.
+        Cancelled: There is none, and the run was cancelled.
         pydantic.ValidationError: The answer cannot be used; the question stands.
     """
     if not approvals:
@@ -143,8 +144,10 @@ def decided(
     stored = yield from last_question(config)
     place, ledger = place_of(config), ledger_of(saver_of(config))
     if place is None or ledger is None:
-        if not is_about(stored, asked) and not (yield from _is_needed(approvals, call, config)):
-            return None
+        if not is_about(stored, asked):
+            if not (yield from _is_needed(approvals, call, config)):
+                return None
+            refuse_if_cancelled()
         return _verdict(call, ask_by_position(config, asked, stored, form))
     key = CallKey(*place, task_of(config), call["id"] or "", hash_of(call["name"], call["args"]))
     word = yield from _word_of(ledger, key, config)
@@ -152,6 +155,8 @@ def decided(
     if given is None:
         if word is None and not asked.is_stored(stored) and not (yield from _is_needed(approvals, call, config)):
             return None
+        if word is None:
+            refuse_if_cancelled()
         return word or ask(asked, form)
     verdict = _verdict(call, given)
     if word is not None and (verdict == word or (yield from _is_begun(ledger, replace(key, scope=run), call, word))):

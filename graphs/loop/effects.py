@@ -18,7 +18,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import BaseModel, Field, model_validator
 
-from taograph.calls import Steps
+from taograph.calls import Cancelled, Steps, refuse_if_cancelled
 from taograph.checkpoints.ledger import CallKey, Entry, hash_of, ledger_of
 from taograph.graphs.loop.internals import place_of, saver_of, storable
 from taograph.graphs.loop.interrupts import answer, ask, is_resumed, last_question, question, task_of
@@ -174,6 +174,10 @@ def _unsettled(call: ToolCall, policy: ToolPolicy, known: Entry, config: Runnabl
     asked = question(config, _question(call, known), known.tries)
     given = answer(config, asked, (yield from last_question(config)), _Answer)
     if given is None:
+        try:
+            refuse_if_cancelled()
+        except Cancelled:
+            return _unknown(call)
         ask(asked, _Answer)
     match given.decision:
         case "repeat":

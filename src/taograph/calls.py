@@ -126,6 +126,17 @@ async def adrive(steps: Steps[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
+def refuse_if_cancelled() -> None:
+    """Stop a step of work here if its run was cancelled.
+
+    Raises:
+        Cancelled: It was.
+    """
+    cancel = current_cancellation()
+    if cancel is not None and cancel.reason is not None:
+        raise Cancelled(cancel.reason)
+
+
 def _refuse(call: Call, cancel: Cancellation | None) -> None:
     if cancel is not None and cancel.reason is not None:
         raise Cancelled(cancel.reason)

@@ -58,7 +58,7 @@ def test_killed_between_two_parallel_tools(new_story: NewStory, undisturbed: dic
     result = story.end()
     story.check(result, undisturbed)
     assert [one["call"] for one in story.asked if one["call"] == "pay-2"] == ["pay-2"]
-    assert place.split()[0] not in {one["call"] for one in story.asked}
+    assert place.partition(" ")[0] not in {one["call"] for one in story.asked}
 
 
 def test_killed_again_and_again(new_story: NewStory, undisturbed: dict[str, Any]) -> None:

@@ -20,12 +20,16 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import filelock  # noqa: F401 - imported here once, and not in each child
+import genai_prices  # noqa: F401
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 import taograph.checkpoints.postgres
 import taograph.checkpoints.sqlite
+import taograph.writers.files
+import taograph.writers.postgres
 from taograph import Limits, checkpoints, create_react_graph, tool
 from taograph.checkpoints.ledger import CallKey, Ledger
 from taograph.graphs.loop.repair import is_sound
@@ -45,9 +49,10 @@ class Job:
     """What a child is to do.
 
     Args:
-        given: ``url``, ``thread``, ``log`` (a path), ``way`` ("sync" or "async"); ``stop`` (where it says that it is there, and
-            waits), ``hold`` (where it waits in silence), ``pause`` (seconds that each thing takes); ``resume``, ``ask`` (another question), ``approve``,
-            ``tell`` (the policy of ``pay``).
+        given: Where: ``url``, ``thread``, ``log`` (a path), ``way`` ("sync" or "async"). How far: ``stop`` (the place
+            where it says that it is there, and waits), ``hold`` (places where it waits in silence), ``pause``
+            (seconds that each thing takes). What with: ``resume`` (an answer), ``ask`` (another question). With what
+            graph: ``approve``, ``tell`` (the model is told of what is unfinished, and no person is asked).
     """
 
     def __init__(self, given: dict[str, Any]) -> None:
