@@ -131,23 +131,19 @@ class Ledger:
             None where it begins now; else what is known, unchanged.
         """
         with self._transaction() as execute:
-            known = self._find(execute, key)
-            if known is None:
-                execute(
-                    f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, kept) "  # noqa: S608 - constants
-                    "VALUES (?, ?, ?, ?, ?, ?, 'begun', 1, ?, 1)",
-                    *key.place,
-                    tool,
-                    time.time(),
-                )
-            elif known.state == "waiting":
-                self._again(execute, key)
-            return None if known is None or known.state == "waiting" else known
+            begins = execute(
+                f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, kept) "  # noqa: S608 - constants
+                "VALUES (?, ?, ?, ?, ?, ?, 'begun', 1, ?, 1) ON CONFLICT DO NOTHING RETURNING 1",
+                *key.place,
+                tool,
+                time.time(),
+            ) or self._again(execute, key, "waiting")
+            return None if begins else self._find(execute, key)
 
     def again(self, key: CallKey) -> None:
         """Write down that a call that was not finished begins once more."""
         with self._transaction() as execute:
-            self._again(execute, key)
+            self._again(execute, key, "begun")
 
     def wait(self, key: CallKey) -> None:
         """Write down that a call that was begun waits for a person, and will be run from its top again."""
@@ -233,12 +229,15 @@ class Ledger:
         )
         return self._entry(rows[0]) if rows else None
 
-    def _again(self, execute: Execute, key: CallKey) -> None:
-        execute(
-            f"UPDATE {TABLE} SET state = 'begun', tries = tries + 1, since = ? WHERE {_WHERE}",  # noqa: S608
+    def _again(self, execute: Execute, key: CallKey, state: CallState) -> bool:
+        changed = execute(
+            f"UPDATE {TABLE} SET state = 'begun', tries = tries + 1, since = ? WHERE {_WHERE} AND state = ? "  # noqa: S608
+            "RETURNING 1",
             time.time(),
             *key.place,
+            state,
         )
+        return bool(changed)
 
     def _entry(self, row: Any) -> Entry:
         state, tries, since, kind, blob = row
