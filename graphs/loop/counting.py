@@ -1,9 +1,10 @@
 """How many tokens a request has, counted without a tokenizer; the provider's own count sets it right.
 
 Each tokenizer counts differently, and most are not at hand. So the count is an estimate from what a text is made of
-(a token is four letters, but hardly more than one digit), and :class:`~taograph.graphs.loop.fitting.Fitter` scales
-it by what the provider reported of the last request. With three tokenizers and texts from prose to logs, the number
-of true tokens in one counted here is between 0.8 and 1.5; in four characters, it is between 0.8 and 4.
+(a token is four letters or a word, but hardly more than one digit), and what the provider reported of the last request
+scales it (``fitting.py``). On fourteen texts, from prose and code to tables, logs and hexadecimal, in five languages,
+Qwen's and Gemma's tokenizers made between 0.6 and 1.7 tokens of one counted here; of four characters, the usual
+estimate, between 0.8 and 4.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def text_tokens(text: str) -> float:
         len(raw) - len(raw.translate(None, kind)) for kind in (_DIGITS, _SIGNS, _SPACES, _HIGH)
     )
     letters = len(raw) - digits - signs - spaces - high
-    return letters / 4 + digits * 1.1 + signs * 0.7 + high * 0.2
+    words = raw.count(b" ") - 2 * raw.count(b"  ")  # what indents code is no word
+    return max(letters / 4, min(words, letters)) + digits * 1.1 + signs * 0.7 + high * 0.2
 
 
 def message_tokens(message: BaseMessage) -> float:

@@ -175,7 +175,7 @@ class Fitter:
             )
             plan = Plan(**{**plan, "summary": said.text, "by": said.by})
             why = said.why
-        self._set(with_digest(plan, conversation))
+        self._set(with_digest(plan, conversation, before))
         after = room.fixed + self._count(conversation)
         if made.summarize is None and after >= size:  # there was nothing to be left out
             self.plan, self.changed = before, changed

@@ -90,11 +90,18 @@ def draft(messages: Sequence[AnyMessage], stored: int, plan: Plan, room: Room, *
     return work.condensed() or work.summarized()
 
 
-def with_digest(plan: Plan, messages: Sequence[AnyMessage]) -> Plan:
-    """A plan that knows the messages it speaks of."""
-    end = reach(plan)
-    last = messages[end - 1].id if end else None
-    return Plan(**{**plan, "last": last, "digest": digest_of(messages[:end])})
+def with_digest(plan: Plan, messages: Sequence[AnyMessage], before: Plan) -> Plan:
+    """A plan that knows the messages it speaks of.
+
+    Args:
+        plan: The plan.
+        messages: The conversation.
+        before: The plan that there was, which knows its own.
+    """
+    end, known = reach(plan), reach(before)
+    known = known if known <= end else 0
+    digest = digest_of(messages[:end], known, before.get("digest", "") if known else "")
+    return Plan(**{**plan, "last": messages[end - 1].id if end else None, "digest": digest})
 
 
 def question_of(messages: Sequence[AnyMessage]) -> tuple[int, int]:

@@ -28,6 +28,7 @@ _TASK_CHARS = 4000
 # Below this a summary has no room to say anything: the digest is as good.
 _LEAST_TOKENS = 80.0
 _WORDS_PER_TOKEN = 0.6
+_NOTHING = "(Nothing of note.)"
 _LEFT_OUT = re.compile(r"\((\d+) earlier entries left out\)")
 
 
@@ -106,14 +107,12 @@ def summarize(session: Session, record: Record, *, tokens: float, limit: float, 
 
 def digest(record: Record, tokens: float) -> str:
     """A summary without a model: of each call its arguments and the first line of its result, the latest kept."""
-    earlier = record.before.splitlines()
-    if record.by == "model" and record.before:
-        earlier = [_fitted(record.before, tokens / 2)]
-    elif record.before:
-        earlier = _latest(earlier, tokens / 2)
-    room = tokens - sum(map(text_tokens, earlier))
-    lines = [*earlier, *_latest(list(_digest_lines(record.messages)), room)]
-    return "\n".join(lines) or "(Nothing of note.)"
+    new = _digest_lines(record.messages)
+    if record.by == "digest":
+        return "\n".join(_latest([*record.before.splitlines(), *new], tokens)) or _NOTHING
+    kept = [_fitted(record.before, tokens / 2)] if record.before else []
+    room = tokens - sum(map(text_tokens, kept))
+    return "\n".join([*kept, *_latest(list(new), room)]) or _NOTHING
 
 
 def _prompt(record: Record, tokens: float, limit: float) -> str:
@@ -211,13 +210,11 @@ def _fitted(text: str, tokens: float) -> str:
 
 
 def _affordable(session: Session, sent: float, received: float) -> bool:
-    """Whether the budget reaches for a summary, and for one more request after it."""
+    """Whether the budget reaches for a summary, and for a turn and a closing answer after it."""
     limits, spent, price = session.limits, session.spent, session.bound.price
     used = spent["input_tokens"] + spent["output_tokens"]
-    if limits.tokens is not None and used + 2 * sent + received > limits.tokens:
+    if limits.tokens is not None and used + 3 * sent + received > limits.tokens:
         return False
-    return (
-        limits.cost is None
-        or price is None
-        or spent["cost"] + 2 * price.dollars(int(sent), int(received), 0) <= (limits.cost)
-    )
+    if limits.cost is None or price is None:
+        return True
+    return spent["cost"] + 3 * price.dollars(int(sent), int(received), 0) <= limits.cost

@@ -20,7 +20,6 @@ from typing_extensions import TypedDict
 from taograph.graphs.loop.condensing import condensed, cut_down
 from taograph.graphs.loop.trajectory import feedback
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.text_labels import as_data
 
 COMPOSED = "taograph_composed"
 """Marks an answer that the loop put together itself, with the reason there was no better one."""
@@ -121,8 +120,8 @@ def shown(
 
 
 def summary_message(summary: str) -> AnyMessage:
-    """A summary as the model is told it. What it says comes from elsewhere, so none of it may pose as a label."""
-    return feedback(prompts.SUMMARY.format(summary=as_data(summary, first=True)), "summary")
+    """A summary as the model is told it."""
+    return feedback(prompts.SUMMARY.format(summary=summary), "summary")
 
 
 def first_place(messages: Sequence[AnyMessage]) -> int:
@@ -135,11 +134,18 @@ def reach(plan: Plan) -> int:
     return max(plan.get("through", 0), plan.get("condensed", 0), plan.get("cut", 0))
 
 
-def digest_of(messages: Sequence[AnyMessage]) -> str:
-    """A digest of what messages say: the same for the same, in any process."""
-    found = hashlib.blake2b(digest_size=16)
-    for message in messages:
-        said: list[Any] = [message.type, message.content]
+def digest_of(messages: Sequence[AnyMessage], start: int = 0, before: str = "") -> str:
+    """A digest of what messages say: the same for the same, in any process.
+
+    Args:
+        messages: The messages.
+        start: From which on they are new.
+        before: The digest of those before; with it, the cost is that of the new ones.
+    """
+    found = int(before or "0", 16)
+    for place in range(start, len(messages)):
+        message = messages[place]
+        said: list[Any] = [place, message.type, message.content]
         if isinstance(message, AIMessage):
             said += [[call["name"], call["id"], call["args"]] for call in message.tool_calls]
         elif isinstance(message, ToolMessage):
@@ -148,8 +154,9 @@ def digest_of(messages: Sequence[AnyMessage]) -> str:
             text = json.dumps(said, sort_keys=True, default=str)
         except (RecursionError, TypeError, ValueError):  # nested without end, or keys of several kinds
             text = repr(said)
-        found.update(text.encode("utf-8", "surrogatepass"))
-    return found.hexdigest()
+        one = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        found = (found + int.from_bytes(one)) % (1 << 128)
+    return f"{found:x}"
 
 
 def _told(message: AnyMessage) -> AnyMessage:
