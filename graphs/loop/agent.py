@@ -141,6 +141,8 @@ class Bound:
                 if small:  # a prompt that begins as the others did is not read anew, which takes it half a minute
                     closing = model.bind_tools(list(agent.tools), tool_choice="none")
             except NotImplementedError:
+                if agent.protocol == "auto":
+                    return cls.make(given, agent, "text", "the model's bind_tools is not implemented")
                 raise ValueError(
                     f"model {model_name(model) or type(model).__name__} cannot be given tools: its class has no "
                     'bind_tools. Use protocol="auto" or "text", or a model with function calling'

@@ -259,6 +259,8 @@ class Turn:
         run["unusable"] += 1
         run["refused"] = dict(reply.refused)
         self._tell_thought(reply.message)
+        if DROPPED in reply.repairs:
+            session.teller.tell("retry", reason="truncated", detail=DROPPED)
         if reply.message.tool_calls or reply.text:
             session.messages.append(reply.message)
         reason: StopReason = "empty_output" if reply.kind == "empty" else "malformed_output"

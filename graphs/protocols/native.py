@@ -107,12 +107,12 @@ def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Col
             update={"additional_kwargs": {**extra, "reasoning_content": own} if own else extra}
         )
     message, refused, repairs = with_sound_calls(message, tools, taken)
+    if meta.get("truncated"):
+        repairs = (DROPPED, *repairs)
     if error := meta.get("error"):
         kind: Kind = "empty" if error == "empty" else "cut" if cut else "malformed"
         hint, fault = (str(meta.get(key) or "") for key in ("error_hint", "error_detail"))
         return Reply(kind, message, text, refused, repairs, hint=hint, fault=fault)
-    if meta.get("truncated"):
-        repairs = (DROPPED, *repairs)
     if meta.get("repaired"):
         repairs = ("arguments mended", *repairs)
     if message.tool_calls:
