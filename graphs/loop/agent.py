@@ -92,7 +92,8 @@ class Agent:
             if len(self._bound) >= _REMEMBERED:
                 self._bound.clear()
             found = self._bound[id(model), spoken] = Bound.make(model, self, spoken, why)
-        return found if found.why == why else replace(found, why=why)
+        # What it was bound for another reason before is bound the same; what turned out to speak text says why itself.
+        return replace(found, why=why) if found.protocol == spoken else found
 
 
 @dataclass(frozen=True)
