@@ -37,13 +37,24 @@ _SPECIAL = dedent('''
         return "stalled"
 
 
+    @tool(effects="once")
+    async def send(to: str) -> str:
+        """Send a letter.
+
+        Args:
+            to: To whom.
+        """
+        return f"sent to {to}"
+
+
     graph = create_react_graph(None, [wait_for_ever, nap, stall])
+    careful = create_react_graph(None, [send, nap], approve="send")
 ''')
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    """`langgraph dev` with the graph ``react`` as it is served, and ``special``; no model is configured."""
+    """`langgraph dev` with the graph ``react`` as it is served, ``special`` and ``careful``; no model is configured."""
     folder = tmp_path_factory.mktemp("dev")
     (folder / "special.py").write_text(_SPECIAL, "utf-8")
     (folder / "docs").mkdir()
@@ -53,6 +64,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
         "graphs": {
             "react": {"path": f"{ROOT}/graphs/react.py:graph", "description": "the served graph"},
             "special": f"{folder}/special.py:graph",
+            "careful": f"{folder}/special.py:careful",
         },
     }
     with DevServer(folder, config, {"TAOGRAPH_DOCS": str(folder / "docs")}) as started:
