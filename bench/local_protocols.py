@@ -143,14 +143,15 @@ def graph_of(model: Any, way: str, tools: Sequence[BaseTool]) -> Any:
     return create_react_graph(model, tools, protocol=protocol, limits=Limits(steps=8, seconds=600.0))
 
 
-def run(name: str, way: str, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def run(name: str, way: str, entries: Sequence[dict[str, Any]], **settings: Any) -> dict[str, Any]:
     """Ask all the questions."""
     tools = [tool for tool in default_tools() if tool.name != "ask_person"]
-    model = chat_model(f"local:{name}", temperature=0.0, context=CONTEXT)
+    model = chat_model(f"local:{name}", temperature=0.0, context=CONTEXT, **settings)
     graph = graph_of(model, way, tools)
     recorder = Recorder({tool.name: tool for tool in [*tools, read_result_tool()]}, worked=cpu_of(model))
     config = {"callbacks": [recorder]}
     about = {**machine(), "model": name, "way": way, "tools": [tool.name for tool in tools], "began": time.time()}
+    about["max_tokens"] = model.max_tokens  # type: ignore[attr-defined]
     print(json.dumps(about), flush=True)
     ask(graph, {**entries[0], "question": "Hello!"})  # the prompt is read in once: it counts for no question
     outcomes: list[Outcome] = []
@@ -249,6 +250,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, metavar="N", help="that many questions only, evenly taken from all")
     parser.add_argument("--out", metavar="FILE", help="where to write the run instead of bench/results")
     parser.add_argument("--write", action="store_true", help="write the kept runs to docs/benchmarks.md")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="of a reply; by default the model's own")
     options = parser.parse_args()
     if options.write:
         write_page(kept())
@@ -262,7 +264,8 @@ def main() -> int:
     ]
     if options.most and options.most < len(entries):
         entries = [entries[at * len(entries) // options.most] for at in range(options.most)]
-    result = run(options.model, options.protocol, entries)
+    settings = {"max_tokens": options.max_tokens} if options.max_tokens else {}
+    result = run(options.model, options.protocol, entries, **settings)
     print(table([result]))
     way = options.protocol.replace("+", "_")
     path = Path(options.out) if options.out else RESULTS / f"local_{options.model}_{way}.json"

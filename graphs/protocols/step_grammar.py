@@ -14,7 +14,8 @@ from taograph.graphs.protocols.text_tools import OfferedTool
 
 # Left out of a thought: what opens a part in which labels do not count (a fence, a tag), the brace of a reply in JSON,
 # and of its further lines the colon, without which no line is a label. Where a text begins, blanks of any kind are
-# left out, and marks that would be taken for a list or for bold.
+# left out, and marks that would be taken for a list or for bold. There are few further lines: a model that leaves out
+# the colon of a label would never come to its step.
 _BLANK = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000\ufeff"
 _LINE = rf"""
 line ::= [^{_BLANK}`~<{{*_#|>] [^\x00-\x1f`~<{{]*"""
@@ -79,7 +80,7 @@ def step_grammar(
 
 
 def _root(label: Labels, *, one_line: bool, begun: bool) -> str:
-    lines = 'line "\\n"' if one_line else 'line "\\n" (more "\\n")*'
+    lines = 'line "\\n"' if one_line else 'line "\\n" (more "\\n"){0,3}'
     if begun:
         blank = literal(label.colon[len(label.colon.rstrip()) :])
         return f"root ::= {f'{blank} ' if blank != literal('') else ''}{lines} step"
