@@ -45,12 +45,20 @@ class WithoutTools(ScriptedModel):
     bind_tools = BaseChatModel.bind_tools
 
 
+class NotYet(ScriptedModel):
+    """A chat model whose integration gives it tools some other day."""
+
+    def bind_tools(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
 def scripted(kind: type[ScriptedModel] = ScriptedModel, **options: Any) -> ScriptedModel:
     return kind(replies=[ACTION, ANSWER], **options)
 
 
 DECLARED = {
     "no bind_tools": (lambda: scripted(WithoutTools), "text", "no bind_tools"),
+    "bind_tools not implemented": (lambda: scripted(NotYet), "text", "not implemented"),
     "profile": (lambda: scripted(profile={"tool_calling": False}), "text", "profile"),
     "completions": (lambda: Completions(responses=[ACTION, ANSWER]), "text", "TextReAct"),
     "wrapped": (lambda: TextReAct(scripted()), "text", "TextReAct"),
@@ -81,6 +89,7 @@ def test_text_is_spoken_where_it_is_chosen_also_by_a_model_that_calls_functions(
 
 NATIVE = {
     "no bind_tools": (lambda: scripted(WithoutTools), "bind_tools"),
+    "bind_tools not implemented": (lambda: scripted(NotYet), "bind_tools"),
     "completions": (lambda: Completions(responses=["x"]), "completion model"),
     "wrapped": (lambda: TextReAct(scripted()), "TextReAct"),
 }

@@ -290,6 +290,12 @@ def test_a_step_that_was_cut_is_marked(more: str, steps: Streams) -> None:
     assert messages[1].response_metadata["truncated"] is True
 
 
+def test_a_broken_step_that_was_cut_is_marked(steps: Streams) -> None:
+    _, graph = texting(f"Well.\nAction: lookup\nObservation: {MARK}", ANSWER)
+    events = steps(graph, question())
+    assert [e["reason"] for e in of(events, "retry")] == ["truncated", "malformed_output"]
+
+
 def test_an_answer_that_was_cut_is_marked(steps: Streams) -> None:
     _, graph = texting(f"Thought: k\nFinal Answer: Page 3.\nObservation: {MARK}\nThought: x")
     events = steps(graph, question())
