@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "graphs"))
 
+from checkpoint_support import Stored
 from postgres_server import PostgresServer, Unavailable, running
 
 _numbers = count(1)
@@ -60,16 +62,13 @@ def way(request: pytest.FixtureRequest) -> str:
     return made
 
 
-Stored = Callable[[], bytes]
-
-
 @pytest.fixture
 def stored(url: str, tmp_path: Path) -> Stored:
     """All bytes that a database holds: every file of SQLite's, or every row of every table on the server."""
 
     def read() -> bytes:
         if url.startswith("sqlite"):
-            return b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file())
+            return b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file())
         import psycopg
         from psycopg import sql
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Stored
+from checkpoint_support import Stored
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool as lc_tool
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer

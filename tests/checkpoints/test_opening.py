@@ -48,11 +48,12 @@ def test_folders_and_a_file_of_the_owners_own_are_made(tmp_path: Path) -> None:
     try:
         with checkpoints.open(f"sqlite:///{path}") as saver:
             answers(saver)
-            beside = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.rglob("*")}
     finally:
         os.umask(old)
-    assert beside == {"runs.db": 0o600, "runs.db-wal": 0o600, "runs.db-shm": 0o600}
-    assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
+    assert [modes.get(name) for name in ("runs.db", "runs.db-wal", "runs.db-shm")] == [0o600] * 3
+    assert not any(mode & 0o077 for mode in modes.values()), "nor can anybody else read what stands beside it"
+    assert not path.with_name("runs.db-wal").exists()
     with checkpoints.open(f"sqlite:///{path}") as saver:
         assert texts(saver) == ["Hi", "Hello."]
 
