@@ -26,7 +26,7 @@ _REST = rf"""
 first ::= [^{_BLANK}`~<*_#|>:：]
 rest ::= [^\x00-\x1f<] | "<"+ "/"? ([^\x00-\x1f</tT] | [tT] ([^\x00-\x1f<hH] | [hH] [^\x00-\x1f<iI]))"""
 # Characters of a line, and of a text among the arguments, of a base model: it may repeat one without end.
-_LONGEST_LINE = 300
+_LONGEST_LINE = 120
 _LONGEST_TEXT = 100
 _BOUND = f"{{0,{_LONGEST_LINE}}}"
 _ANSWERS = {
