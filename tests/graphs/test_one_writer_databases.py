@@ -243,6 +243,7 @@ def test_the_event_loop_is_not_blocked(url: str) -> None:
         held = Held(saver)
 
         async def runs() -> list[Any]:
+            await held.graph.ainvoke(question("q"), on())  # from now on it is known where the threads are
             tasks = [held.graph.ainvoke(question(f"q{i}"), on(strategy=how)) for i, how in enumerate(hows)]
             return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -515,6 +516,22 @@ def test_a_lost_connection_cuts_what_is_in_flight(server: PostgresServer) -> Non
             assert not held.free.is_set()
 
 
+def test_a_connection_that_ended_while_nothing_ran_is_made_anew(server: PostgresServer) -> None:
+    import psycopg
+
+    url = new_schema(server)
+    with checkpoints.open(url) as saver:
+        held = Held(saver)
+        for text in ("one", "two"):
+            assert held.graph.invoke(question(text), on())["answer"] == f"re: {text}"
+            with psycopg.connect(url, autocommit=True) as connection:
+                for (pid,) in sessions_of(url):
+                    connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            while sessions_of(url):
+                time.sleep(0.005)
+    nothing_left(url)
+
+
 def test_one_connection_holds_all_threads_and_is_given_back(server: PostgresServer) -> None:
     import psycopg
 
@@ -552,7 +569,7 @@ def test_a_pooler_in_transaction_mode_is_refused(server: PostgresServer) -> None
     with checkpoints.open(new_schema(server)) as saver:
         place = place_of(saver.conn)  # type: ignore[attr-defined]
         place.key_of("t1")
-        place._backend += 1  # as if a pooler had given it another session
+        place._backend += 1  # as if a pooler had given us another session
         with pytest.raises(ValueError, match="pooler in transaction mode"):
             Held(saver).graph.invoke(question("q"), on())
         place.rest()

@@ -12,7 +12,8 @@ does meanwhile is said by LangGraph's names for double texting::
 - ``"enqueue"``: it waits its turn, at most as many seconds as the run itself may take (``Limits.seconds``), which
   begin to count when it runs. A ``Cancellation`` ends the wait.
 - ``"interrupt"``: the first run ends cleanly with what it has, for the reason ``cancelled``; then this one runs, on
-  the conversation with what the first one left in it.
+  the conversation with what the first one left in it. So do those that waited before this one came: each begins,
+  stores its message, and ends without asking a model.
 - ``"rollback"``: the same, but this run goes on from before the first one: its message, its answer and all between
   are not in the conversation any more. They stay in the history of checkpoints (``graph.get_state_history``), as a
   branch that nothing follows; what its tools did is not undone. A run that had come to its own end before it

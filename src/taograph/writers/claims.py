@@ -123,9 +123,9 @@ class Claim:
         how = wanted.strategy
         asks = Ask(how, holder.run) if how in ("interrupt", "rollback") else None
         turn = Turn((*kept.key, self.thread), holder, asks)
-        for outer in standing():
-            if outer.turn.key == turn.key and not outer.turn.ending:
-                raise ThreadBusyError(self.thread, outer.turn.holder, "within")
+        for around in standing():
+            if around.turn.key == turn.key and not around.turn.ending:
+                raise ThreadBusyError(self.thread, around.turn.holder, "within")
         self._turn = turn
         yield from self._in_line(turn)
         if kept.place is not None:
@@ -141,15 +141,16 @@ class Claim:
         seconds = self.wanted.seconds
         first = TURNS.enter(turn, wait=waits)
         if first is not None and not waits:
-            for _ in range(4):  # of a stream that was just dropped, the event loop hears in its next rounds
-                if first is not None and not first.leaves:
-                    yield Wait(turn, 0)
-                    first = TURNS.enter(turn, wait=False)
-            if first is not None and first.leaves:
+            rounds = 4  # of a stream that was just dropped, the event loop hears in its next rounds
+            while first is not None and rounds and not TURNS.leave_soon(turn):
+                yield Wait(turn, 0)
+                first = TURNS.enter(turn, wait=False)
+                rounds -= 1
+            if first is not None and TURNS.leave_soon(turn):
                 seconds = _CLOSING_SECONDS
                 first = TURNS.enter(turn, wait=True)
         while first is not None:
-            if not waits and not first.leaves:
+            if not waits and not TURNS.leave_soon(turn):
                 raise ThreadBusyError(self.thread, first.blocked_by or first.holder)
             turn.ask_of(first)
             yield from self._wait(turn, first.blocked_by or first.holder, seconds)

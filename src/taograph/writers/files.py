@@ -31,6 +31,7 @@ from taograph.writers.places import ThreadLock
 STALE_SECONDS = 2.0
 _LEFT_BEHIND_SECONDS = 600.0
 _TRIES = 20
+_SIZE = 1024
 
 
 class FilesPlace:
@@ -146,9 +147,9 @@ class FileThreadLock:
                     return _holder_in(descriptor) or UNKNOWN
                 if os.fstat(descriptor).st_nlink == 0:
                     continue  # the one before has removed it
-                # Windows keeps the first byte, which is what it locks, from being read by others.
-                os.truncate(descriptor, 0)
-                os.write(descriptor, b" " + json.dumps(self.holder.to_dict()).encode())
+                # The first byte is left alone: it is what Windows locks, and keeps from being read by others. What
+                # a dead holder wrote is written over, since a file that is cut is flushed when it is closed.
+                os.write(descriptor, f" {json.dumps(self.holder.to_dict())}".ljust(_SIZE).encode())
                 self._descriptor, descriptor = descriptor, -1
                 return None
             finally:

@@ -47,14 +47,15 @@ _OPTIONS: dict[str, Any] = {
 # What tells one database, as one user sees it, from another.
 _NAMES = ("host", "hostaddr", "port", "dbname", "user", "options", "service")
 
-_MAKE = """
-CREATE UNLOGGED TABLE IF NOT EXISTS taograph_writers (
-    run text PRIMARY KEY, thread_id text NOT NULL, pid integer NOT NULL, host text NOT NULL,
-    since double precision NOT NULL, number bigserial, holds boolean NOT NULL,
-    seen timestamptz NOT NULL DEFAULT clock_timestamp(), asked text, asked_by text
-);
-CREATE INDEX IF NOT EXISTS taograph_writers_thread_id ON taograph_writers (thread_id)
-"""
+_MAKE = (
+    "CREATE UNLOGGED TABLE IF NOT EXISTS taograph_writers ("
+    "run text PRIMARY KEY, thread_id text NOT NULL, pid integer NOT NULL, host text NOT NULL, "
+    "since double precision NOT NULL, number bigserial, holds boolean NOT NULL, "
+    "seen timestamptz NOT NULL DEFAULT clock_timestamp(), asked text, asked_by text)",
+    "CREATE INDEX IF NOT EXISTS taograph_writers_thread_id ON taograph_writers (thread_id)",
+)
+# Rows come and go: scans of another kind would go through those that are gone until the next vacuum.
+_SET_UP = ("SET enable_seqscan = off", "SET enable_bitmapscan = off")
 # The lock is tried only where nobody has waited longer; rows of holders that have died go when it is taken.
 _TAKE = """
 WITH got AS MATERIALIZED (
@@ -105,12 +106,12 @@ class PostgresPlace:
         self.key = key
         self._conninfo = conninfo
         self._options = options
-        self._mutex = threading.RLock()
+        self.mutex = threading.RLock()
+        self.held: set[PostgresThreadLock] = set()
         self._connection: Connection[tuple[Any, ...]] | None = None
         self._backend = 0
         self._schema = ""
         self._confirmed = 0.0
-        self._locks: WeakSet[PostgresThreadLock] = WeakSet()
         _PLACES.add(self)
 
     def lock(self, thread: str, holder: Holder) -> PostgresThreadLock:
@@ -123,7 +124,7 @@ class PostgresPlace:
         if not by_run:
             return {}
         try:
-            with self._mutex:
+            with self.mutex:
                 if self._connection is None:
                     return {}
                 rows = self.execute(_LOOK, {"runs": [*by_run]})
@@ -133,32 +134,40 @@ class PostgresPlace:
 
     def rest(self) -> None:
         """Close the connection if it holds nothing."""
-        with self._mutex:
-            if not any(lock.held for lock in self._locks):
+        with self.mutex:
+            if not self.held:
                 self._drop("it was closed")
 
     def key_of(self, thread: str) -> int:
         """What the server knows a thread's lock by."""
-        with self._mutex:
+        with self.mutex:
             self._connect()
             digest = sha256(f"taograph\0{self._schema}\0{thread}".encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], signed=True)
 
-    def execute(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def execute(self, sql: str, values: dict[str, Any], *, again: bool = False) -> list[tuple[Any, ...]]:
         """Do something on the connection that holds the locks.
+
+        Args:
+            sql: What.
+            values: With what.
+            again: Try again on a new connection, since the old one may have ended while nothing was done on it.
 
         Raises:
             OSError: It is lost, or there can be none.
+            ValueError: It leads through a pooler that can hold no lock.
         """
-        from psycopg import Error, OperationalError
+        from psycopg import Error, OperationalError, errors
 
-        with self._mutex:
+        with self.mutex:
             self._connect()
             connection = self._connection
             assert connection is not None  # noqa: S101
             try:
                 cursor = connection.execute(sql.encode(), values)
                 rows = cursor.fetchall() if cursor.description else []
+            except (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement):
+                raise self.no_session() from None
             except OperationalError as error:
                 why = f"the connection that held its lock ended ({cause(str(error))})"
             except Error as error:
@@ -169,6 +178,8 @@ class PostgresPlace:
                 self._confirmed = time.monotonic()
                 return rows
             self._drop(why)
+            if again:
+                return self.execute(sql, values)
         raise OSError(f"the thread can't be locked: {why}")
 
     def confirmed(self) -> bool:
@@ -186,23 +197,21 @@ class PostgresPlace:
 
     def confirm(self) -> None:
         """Find out whether the connection is still there; if not, what it held is lost."""
-        with self._mutex, suppress(OSError):
+        with self.mutex, suppress(OSError):
             if self._connection is not None:
                 self.execute("SELECT 1", {})
 
-    def check_session(self, backend: int) -> None:
-        """Refuse a pooler that gives each transaction another session.
+    def is_same_session(self, backend: int) -> bool:
+        """Whether the server knows this place's connection as it did when it was made."""
+        return backend == self._backend
 
-        Raises:
-            ValueError: There is one.
-        """
-        if backend != self._backend:
-            with self._mutex:
-                self._drop("the sessions of the database change")
-            raise ValueError(
-                "the database is reached through a pooler in transaction mode, which can't hold a lock on a thread: "
-                "name the server itself in the URL, or a pooler in session mode"
-            )
+    def no_session(self) -> ValueError:
+        """Give up a connection through a pooler that gives each transaction another session."""
+        self._drop("the sessions of the database change")
+        return ValueError(
+            "the database is reached through a pooler in transaction mode, which can't hold a lock on a thread: "
+            "name the server itself in the URL, or a pooler in session mode"
+        )
 
     def fenced(self, saver: Any) -> Any:
         """A saver that writes only as long as the run that writes has its thread."""
@@ -220,12 +229,14 @@ class PostgresPlace:
 
         try:
             connection = Connection.connect(
-                self._conninfo, autocommit=True, prepare_threshold=None, row_factory=tuple_row, **self._options
+                self._conninfo, autocommit=True, prepare_threshold=0, row_factory=tuple_row, **self._options
             )
         except Error as error:
             why = cause(hide(self._conninfo, str(error)))
             raise OSError(f"the thread can't be locked: the database can't be reached ({why})") from None
         try:
+            for statement in _SET_UP:
+                connection.execute(statement)
             found = connection.execute(
                 "SELECT current_schema(), to_regclass('taograph_writers') IS NOT NULL, pg_backend_pid()"
             ).fetchone()
@@ -233,7 +244,8 @@ class PostgresPlace:
             if not found[1]:
                 # Two processes that make it at the same moment: one is told that it is there.
                 with suppress(errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject):
-                    connection.execute(_MAKE)
+                    for statement in _MAKE:
+                        connection.execute(statement)
         except Error as error:
             connection.close()
             raise OSError(
@@ -247,15 +259,16 @@ class PostgresPlace:
     def _drop(self, why: str) -> None:
         """Close the connection: what it held is lost."""
         connection, self._connection = self._connection, None
-        for lock in list(self._locks):
+        for lock in self.held:
             lock.lose(why)
+        self.held.clear()
         if connection is not None:
             with suppress(Exception):
                 connection.close()
 
     def close(self) -> None:
         """At the end of the process."""
-        with self._mutex:
+        with self.mutex:
             self._drop("the process ends")
 
     def forget(self) -> None:
@@ -269,9 +282,8 @@ class PostgresPlace:
                 os.close(self._connection.fileno())
             _KEPT.append(self._connection)
         self._connection = None
-        self._mutex = threading.RLock()
-        for lock in list(self._locks):
-            lock.lose("the process was forked")
+        self.mutex = threading.RLock()
+        self.held = set()
 
 
 class PostgresThreadLock:
@@ -291,8 +303,8 @@ class PostgresThreadLock:
         self._number: int | None = None
         self._lost: str | None = None
         self._over = False
+        self._unsure = False
         self._mutex = threading.Lock()
-        place._locks.add(self)
 
     def take(self, *, wait: bool, ask: Ask | None) -> Holder | None:
         """Take the thread, if it is free and nobody has waited for it longer.
@@ -305,17 +317,26 @@ class PostgresThreadLock:
             if self._over:
                 return self.holder
             values = self._values()
-            ((backend, self.held),) = self.place.execute(_TAKE, values)
-            self.place.check_session(backend)
-            if self.held:
+            if self._try(values):
                 return None
             if wait:
-                ((self._number,),) = self.place.execute(_WAIT, values)
-            found = self.place.execute(_OTHER, values)
+                ((self._number,),) = self.place.execute(_WAIT, values, again=True)
+            found = self.place.execute(_OTHER, values, again=True)
             other = Holder(*found[0]) if found else UNKNOWN
             if ask is not None and other is not UNKNOWN:
-                self.place.execute(_ASK, {"how": ask.how, "by": ask.by, "other": other.run})
+                self.place.execute(_ASK, {"how": ask.how, "by": ask.by, "other": other.run}, again=True)
             return other
+
+    def _try(self, values: dict[str, Any]) -> bool:
+        with self.place.mutex:
+            self._unsure = True  # until the server has answered
+            ((backend, held),) = self.place.execute(_TAKE, values, again=True)
+            if not self.place.is_same_session(backend):
+                raise self.place.no_session()
+            self._unsure, self.held = False, held
+            if held:
+                self.place.held.add(self)
+        return self.held
 
     def release(self) -> None:
         """Give up the thread, or the place in the line."""
@@ -323,9 +344,11 @@ class PostgresThreadLock:
             if self._over:
                 return
             self._over = True
-            if (self.held and self._lost is None) or self._number is not None:
-                with suppress(OSError):  # then the server lets go of it by itself
-                    self.place.execute(_RELEASE, {**self._values(), "held": self.held and self._lost is None})
+            held = (self.held and self._lost is None) or self._unsure
+            if held or self._number is not None:
+                with suppress(OSError), self.place.mutex:  # OSError: the server lets go of it by itself
+                    self.place.held.discard(self)
+                    self.place.execute(_RELEASE, {**self._values(), "held": held})
             self.held = False
 
     def lost(self) -> str | None:
@@ -334,8 +357,7 @@ class PostgresThreadLock:
 
     def lose(self, why: str) -> None:
         """The connection that held it is gone."""
-        if self.held and self._lost is None:
-            self._lost = why
+        self._lost = self._lost or why
 
     def _values(self) -> dict[str, Any]:
         return {

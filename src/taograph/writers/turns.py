@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from itertools import takewhile
 
 from taograph.cancel import Cancellation
 from taograph.writers.holders import Ask, Holder
@@ -146,6 +147,15 @@ class Turns:
             first = line[0] if line else turn
         self._settle()
         return None if first is turn else first
+
+    def leave_soon(self, turn: Turn) -> bool:
+        """Whether all that stand before a run, or would if it stood in line, are about to end."""
+        with self._mutex:
+            self._remove()
+            line = self._lines.get(turn.key, ())
+            soon = all(before.leaves for before in takewhile(lambda other: other is not turn, line))
+        self._settle()
+        return soon
 
     def leave(self, turn: Turn) -> None:
         """Give the thread to the next in line, or the place in the line up.

@@ -33,26 +33,20 @@ class Watch:
         self._mutex = threading.Lock()
         self._held: dict[ThreadLock, tuple[Place, Turn]] = {}
         self._places: set[Place] = set()
-        self._came = threading.Event()
         self._running = False
 
     def visit(self, place: Place) -> None:
         """A lock is to be taken at a place: let it rest when there are none any more."""
         with self._mutex:
             self._places.add(place)
-            self._start()
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="taograph-writers", daemon=True).start()
 
     def add(self, place: Place, lock: ThreadLock, turn: Turn) -> None:
-        """Look at a lock from now on."""
+        """Look at a lock that was taken at a place, from now on."""
         with self._mutex:
             self._held[lock] = (place, turn)
-            self._start()
-
-    def _start(self) -> None:
-        self._came.set()
-        if not self._running:
-            self._running = True
-            threading.Thread(target=self._run, name="taograph-writers", daemon=True).start()
 
     def remove(self, lock: ThreadLock) -> None:
         """Do not look at it any more."""
@@ -60,22 +54,21 @@ class Watch:
             self._held.pop(lock, None)
 
     def _run(self) -> None:
+        idle = 0.0
         while True:
+            time.sleep(LOOK_SECONDS)
             with self._mutex:
                 held = self._held.copy()
-                self._came.clear()
-            if held:
-                self._look(held)
-                time.sleep(LOOK_SECONDS)
-            elif not self._came.wait(_REST_SECONDS):
-                with self._mutex:
-                    if self._came.is_set():
-                        continue
-                    self._running = False
+                idle = 0.0 if held else idle + LOOK_SECONDS
+                over = idle >= _REST_SECONDS
+                if over:
                     places, self._places = self._places, set()
-                for place in places:
-                    place.rest()
-                return
+                    self._running = False
+            if over:
+                break
+            self._look(held)
+        for place in places:
+            place.rest()
 
     def _look(self, held: dict[ThreadLock, tuple[Place, Turn]]) -> None:
         by_place: defaultdict[Place, list[ThreadLock]] = defaultdict(list)
