@@ -33,6 +33,8 @@ TABLE = "taograph_calls"
 CallState = Literal["begun", "waiting", "finished"]
 _COLUMNS = "thread_id, checkpoint_ns, scope, call_id, args_hash"
 _WHERE = "thread_id = ? AND checkpoint_ns = ? AND scope = ? AND call_id = ? AND args_hash = ?"
+# What was kept for the step before is few among all calls of a long thread.
+_INDEX = f"CREATE INDEX IF NOT EXISTS {TABLE}_passing ON {TABLE} (thread_id, checkpoint_ns) WHERE kept = 0"
 _MOST_AT_ONCE = 100  # parameters of a statement
 
 
@@ -109,6 +111,7 @@ class Ledger:
             with self.saver.transaction() as execute:
                 if not self.saver.has_table(execute, TABLE):
                     execute(_table_of(self.saver.binary))
+                    execute(_INDEX)
         except Exception:
             with self.saver.transaction() as execute:  # another process may have made it at the same moment
                 if not self.saver.has_table(execute, TABLE):
