@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from langchain_core.language_models import LLM, BaseChatModel, BaseLLM
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
@@ -25,6 +25,7 @@ from taograph.graphs.loop.effects import PaidReply
 from taograph.graphs.loop.events import Spent, utc_now
 from taograph.graphs.loop.fitting import Fitter, check_window
 from taograph.graphs.loop.internals import runtime_of
+from taograph.graphs.loop.interrupts import task_of
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.speaking import Spoken, speaks_text
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
@@ -147,7 +148,7 @@ class Session:
             ValueError: A setting is out of its range; nothing was paid yet.
         """
         if new_turn is not None:
-            run = _new_run(new_turn, bound.protocol)
+            run = _new_run(new_turn, bound.protocol, config)
             held: Any = state.get("run")
             if held and "gauge" in held:  # the window is what it was in the run before
                 run["gauge"] = held["gauge"]
@@ -401,9 +402,11 @@ def model_call(
     )
 
 
-def _new_run(turn: str, protocol: Spoken) -> Bookkeeping:
+def _new_run(turn: str, protocol: Spoken, config: RunnableConfig) -> Bookkeeping:
+    # The same when the first turn is done again after a crash: the ledger knows its calls by it.
+    task = task_of(config)
     return Bookkeeping(
-        id=uuid4().hex,
+        id=uuid5(NAMESPACE_OID, task).hex if task else uuid4().hex,
         turn=turn,
         protocol=protocol,
         limits={},

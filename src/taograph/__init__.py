@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from taograph.graphs.loop.streaming import astream_steps, stream_steps
     from taograph.graphs.react import create_react_graph
     from taograph.tools.policy import ToolError, ToolPolicy, tool
+    from taograph.writers.holders import ThreadBusyError, ThreadLostError
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,8 @@ _HOMES = {
     "Limits": "taograph.graphs.loop.limits",
     "Stop": "taograph.graphs.loop.stopping",
     "StopReason": "taograph.graphs.loop.stopping",
+    "ThreadBusyError": "taograph.writers.holders",
+    "ThreadLostError": "taograph.writers.holders",
     "ToolError": "taograph.tools.policy",
     "ToolPolicy": "taograph.tools.policy",
     "astream_steps": "taograph.graphs.loop.streaming",
@@ -42,6 +45,8 @@ __all__ = [
     "Limits",
     "Stop",
     "StopReason",
+    "ThreadBusyError",
+    "ThreadLostError",
     "ToolError",
     "ToolPolicy",
     "__version__",
