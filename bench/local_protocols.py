@@ -205,11 +205,12 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     for result in results:
         found = figures(result)
         total = found["questions"]
+        cpu = f"{found['cpu']:.1f}" if found["cpu"] else "not taken"
         rows.append(
             f"| {result['model']} | {result['way']} "
             f"| {100 * found['well_formed'] / found['steps']:.1f} % ({found['well_formed']}/{found['steps']}) "
             f"| {found['right_tool']}/{total} | {found['right']}/{total} | {found['through_tool']}/{total} "
-            f"| {found['held_out']}/{found['of_held_out']} | {found['seconds']:.1f} | {found['cpu']:.1f} "
+            f"| {found['held_out']}/{found['of_held_out']} | {found['seconds']:.1f} | {cpu} "
             f"| {found['output']:g} | {found['steps_each']:g} | {100 * found['cached']:.0f} % |"
         )
     return "\n".join(rows)

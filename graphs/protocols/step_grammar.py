@@ -14,13 +14,13 @@ from taograph.graphs.protocols.text_tools import OfferedTool
 
 # Left out of a thought: what opens a part in which labels do not count (a fence, a tag), the brace of a reply in JSON,
 # and of its further lines the colon, without which no line is a label. Where a text begins, blanks of any kind are
-# left out, and marks that would be taken for a list or for bold. There are few further lines: a model that leaves out
-# the colon of a label would never come to its step.
+# left out, and marks that would be taken for a list or for bold. There are few further lines,
+# and none is long: a model that leaves out the colon of a label would never come to its step.
 _BLANK = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000\ufeff"
 _LINE = rf"""
-line ::= [^{_BLANK}`~<{{*_#|>] [^\x00-\x1f`~<{{]*"""
+line ::= [^{_BLANK}`~<{{*_#|>] [^\x00-\x1f`~<{{]"""
 _MORE = rf"""
-more ::= [^{_BLANK}`~<{{:：] [^\x00-\x1f`~<{{:：]*"""
+more ::= [^{_BLANK}`~<{{:：] [^\x00-\x1f`~<{{:：]{{0,200}}"""
 # Of an answer only the tag that says that everything before it was thinking.
 _REST = rf"""
 first ::= [^{_BLANK}`~<*_#|>:：]
@@ -72,7 +72,7 @@ def step_grammar(
         lines.append(f"args-{number} ::= {arguments(tool.parameters)}")
     if choice in (None, "none"):
         lines.append(f"final ::= {literal(label.final_answer + label.colon)} answer")
-    rules = _LINE if not one_line else _LINE[:-1] + _BOUND
+    rules = _LINE + (_BOUND if one_line else "{0,400}")
     rules += "" if one_line else _MORE
     if choice in (None, "none"):
         rules += _ANSWERS[one_line]
