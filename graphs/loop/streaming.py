@@ -10,6 +10,8 @@ from typing import Any, Literal, cast
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
+from langgraph.runtime import RunControl
+from langgraph.types import Durability
 
 from taograph.cancel import Cancellation, current_cancellation, listen_to
 from taograph.graphs.loop.events import Event, utc_now
@@ -88,6 +90,8 @@ def stream_steps(
     *,
     context: Any = None,
     cancel: Cancellation | None = None,
+    control: RunControl | None = None,
+    durability: Durability | None = None,
 ) -> Iterator[Event]:
     """Run a graph and yield what happens, as it happens.
 
@@ -97,16 +101,22 @@ def stream_steps(
         config: As the graph's ``stream``.
         context: As the graph's ``stream``.
         cancel: A switch that ends the run cleanly. A stream that is abandoned throws it.
+        control: Drains the run; as the graph's ``stream``. One for each run.
+        durability: When steps are stored; as the graph's ``stream``.
 
     Yields:
         Events; the last of a run are ``stop`` and ``answer``, or ``approval`` where it waits for a person.
+
+    Raises:
+        GraphDrained: It was drained: what it did is stored, and ``None`` as the input goes on with it.
     """
     switch = cancel or Cancellation()
     # The switch must not leak into the caller's context, which a generator shares.
     within = contextvars.copy_context()
     leave = within.run(_enter, switch)
     reader = StepReader()
-    parts = within.run(lambda: graph.stream(input, config, context=context, stream_mode=list(MODES), subgraphs=True))
+    options: Any = {"context": context, "control": control, "durability": durability}
+    parts = within.run(lambda: graph.stream(input, config, stream_mode=list(MODES), subgraphs=True, **options))
     try:
         asked: list[Event] = []
         while (part := within.run(next, parts, _END)) is not _END:
@@ -129,6 +139,8 @@ async def astream_steps(
     *,
     context: Any = None,
     cancel: Cancellation | None = None,
+    control: RunControl | None = None,
+    durability: Durability | None = None,
 ) -> AsyncIterator[Event]:
     """The async twin of :func:`stream_steps`."""
     switch = cancel or Cancellation()
@@ -138,8 +150,9 @@ async def astream_steps(
 
     async def produce() -> None:
         reader, asked = StepReader(), list[Event]()
+        options: Any = {"context": context, "control": control, "durability": durability}
         try:
-            async for part in graph.astream(input, config, context=context, stream_mode=list(MODES), subgraphs=True):
+            async for part in graph.astream(input, config, stream_mode=list(MODES), subgraphs=True, **options):
                 for event in reader.read(*cast(tuple[Any, str, Any], part)):
                     if not _is_approval(event, asked):
                         queue.put_nowait(event)

@@ -92,6 +92,10 @@ class Terminal:
         """Press keys; "\\x03" is Ctrl-C."""
         os.write(self._fd, keys.encode())
 
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def wait(self) -> int:
         """Wait for the end; the exit status."""
         self._read_until(self._ended, "the command did not end")

@@ -126,10 +126,13 @@ def test_doctor_looks_at_the_file_and_starts_nothing(tao: Any, tmp_path: Path, m
     assert done.code == 1
 
 
-def test_how_to_go_on_names_the_servers(tao: Any, tmp_path: Path) -> None:
+def test_a_thread_remembers_its_servers(tao: Any, tmp_path: Path) -> None:
     path = write(tmp_path, notes=server())
     ask = Reply(calls=[("ask_person", {"question": "Which?"})])
     with FakeOpenAI([ask, "Blue."]) as model:
         done = tao("run", "Which?", "--model", f"{model.url}#fake", "--mcp", path, "--thread", "t")
-    assert done.code == 3
-    assert f"--mcp {path}" in done.err
+        assert done.code == 4
+        assert tao("resume", "t", "--answer", "blue").code == 0
+        before, after = (sorted(tool["function"]["name"] for tool in request["tools"]) for request in model.requests)
+    assert before == after
+    assert len(before) > 6

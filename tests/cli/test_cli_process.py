@@ -132,8 +132,8 @@ def test_a_question_left_open_is_asked_again_first(tmp_path: Path) -> None:
         with Terminal("run", "Paint it.", *options, home=tmp_path) as terminal:
             terminal.wait_for("The run asks you: Which color?")
             terminal.type("\x03")
-            assert terminal.wait() == 3
-            assert "The question stays open in thread 'house'" in terminal.text
+            assert terminal.wait() == 4
+            assert "Left open: thread 'house' waits for an answer." in terminal.text
         with Terminal("run", *options, home=tmp_path) as terminal:
             terminal.wait_for("The run asks you: Which color?")
             terminal.type("green\n")
@@ -164,7 +164,18 @@ def test_the_local_model_is_offered_where_there_is_nothing_else(tmp_path: Path) 
     assert "OPENAI_API_KEY" in terminal.text
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["model", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["--version"],
+        ["model", "--help"],
+        ["resume", "--help"],
+        ["threads", "--help"],
+        ["threads", "fork", "--help"],
+    ],
+)
 def test_help_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
     script = (
         "import sys\nfrom taograph.cli import main\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from taograph.cli.conversation import exit_code
+from taograph.cli.endings import exit_code
 from taograph.cli.render import JsonRenderer, PlainRenderer, Renderer
 from taograph.cli.terminal import TerminalRenderer
 from taograph.cli.words import STOPPED, budget_line, cost_line, limits_line

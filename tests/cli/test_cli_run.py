@@ -175,9 +175,13 @@ def test_a_question_nobody_answers_stays_open_in_its_thread(tao: Any, tmp_path: 
     assert told[-1]["type"] == "approval"
     assert told[-1]["value"]["type"] == "question"
     for shown in (done, again):
-        assert shown.code == 3
-        assert "The run asks you: Which color?" in shown.err
-        assert f"tao run --thread 't 1' --model '{server.url}#fake'" in shown.err
+        assert shown.code == 4
+        assert shown.err.splitlines()[:2] == [
+            "Nobody can answer here: thread 't 1' waits for an answer.",
+            "  Which color?",
+        ]
+        assert "\n  tao resume 't 1' --answer '…'\n" in shown.err
+        assert "\x1b" not in shown.err
     assert (tmp_path / "data" / "threads.sqlite").is_file()
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
-from taograph.cli.ask import Unanswered, answer_to, confirm
-from taograph.cli.errors import CommandError, sentence
+from taograph.cli.errors import sentence
 from taograph.cli.text import clean, one_line, shorten
 
 
@@ -40,29 +37,6 @@ def test_shorten_says_whether_it_did() -> None:
     assert shorten("", chars=3, lines=1) == ("", False)
     assert one_line(" a\n b\x1b[1m ", 99) == "a b"
     assert one_line("abcdef", 4) == "abc…"
-
-
-def test_an_interrupt_that_is_no_question_says_how_to_go_on() -> None:
-    with pytest.raises(CommandError, match="can't ask at a terminal") as caught:
-        answer_to({"type": "approve", "call": "\x1b[31m"})
-    assert "\x1b" not in str(caught.value)
-    assert "Command(resume=" in caught.value.fixes[0]
-
-
-def test_nobody_at_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("green\n"))
-    with pytest.raises(Unanswered) as caught:
-        answer_to({"type": "question", "question": "Which\x1b[31m color?"})
-    assert caught.value.left is False
-    assert "The run asks you: Which color?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("typed", "agreed"), [("\n", True), ("Y\n", True), ("yes\n", True), ("n\n", False), ("", False)]
-)
-def test_confirm(monkeypatch: pytest.MonkeyPatch, typed: str, agreed: bool) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-    assert confirm("Fetch it?") is agreed
 
 
 def test_an_exception_is_one_line() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from taograph.cli import kept
 from taograph.cli.doctor import doctor
 from taograph.cli.index import index
 from taograph.cli.listing import graphs
 from taograph.cli.listing import tools as list_tools
 from taograph.cli.model import model_list, model_pull
 from taograph.cli.new_tool import new_tool
+from taograph.cli.resume import resume
 from taograph.cli.run import run
+from taograph.cli.showing import threads_show
+from taograph.cli.threads import threads_delete, threads_fork, threads_list, threads_prune
 
 # The options for help and completion that Typer adds to a group import pydantic for any command at all.
 app = typer.Typer(
@@ -25,9 +30,18 @@ app = typer.Typer(
 )
 model = typer.Typer(add_help_option=False, rich_markup_mode=None)
 tools = typer.Typer(add_help_option=False, rich_markup_mode=None)
+threads = typer.Typer(add_help_option=False, rich_markup_mode=None)
 _Help = Annotated[bool, typer.Option("--help", "-h", help="Show this message and exit.")]
 
 app.command(short_help="Ask a question and watch the answer being found.")(run)
+app.command(short_help="Go on with a thread: answer what it waits for, raise its limit.")(resume)
+app.add_typer(threads, name="threads", short_help="List, show, copy and delete threads.")
+threads.command("list", short_help="List them.")(threads_list)
+threads.command("show", short_help="Show what is in one.")(threads_show)
+threads.command("resume", short_help="Go on with one: the same as `tao resume`.")(resume)
+threads.command("fork", short_help="Copy one, as it was at an earlier step.")(threads_fork)
+threads.command("prune", short_help="Delete those that were not used for long.")(threads_prune)
+threads.command("delete", short_help="Delete some.")(threads_delete)
 app.add_typer(tools, name="tools", short_help="List the tools, or begin one of your own.")
 tools.command("new", short_help="Write the beginnings of a tool and its test.")(new_tool)
 app.command(short_help="List the strategies.")(graphs)
@@ -50,6 +64,7 @@ def _tao(
     tao run "What is 17% of 2340?"          with whatever model is configured
     tao run "..." --model local             with the local model, no account needed
     tao run "..." --docs ~/notes            over your own documents
+    tao run "..." --thread ada              kept, to be gone on with: tao resume ada
     tao doctor                              what is configured, what is missing
     """
     if version:
@@ -64,6 +79,25 @@ def _tao(
 def _model(context: typer.Context, help_: _Help = False) -> None:
     """Get and list local models, which need no key and no account."""
     _help_or_command(context, wanted=help_)
+
+
+@threads.callback(invoke_without_command=True)
+def _threads(context: typer.Context, help_: _Help = False) -> None:
+    """List, show, copy and delete threads: runs that were kept, as with `tao run --thread`.
+
+    \b
+    tao threads                              lists them
+    tao threads show ada
+    tao threads fork ada --step 3            as it was then, as a new thread
+    tao threads prune --older-than 30d
+    """
+    if help_:
+        typer.echo(context.get_help())
+    elif context.invoked_subcommand is None:
+        threads_list(checkpoints=os.environ.get(kept.VARIABLE) or None)
+    else:
+        return
+    raise typer.Exit
 
 
 @tools.callback(invoke_without_command=True)

@@ -28,6 +28,8 @@ _TYPES = frozenset(
         "observation",
         "retry",
         "approval",
+        "approved",
+        "rejected",
         "budget",
         "plan",
         "child",
@@ -45,21 +47,29 @@ class Renderer:
 
     Attributes:
         last_stop: The reason of the last ``stop`` event, which decides the exit status.
+        last_budget: The last ``budget`` event: what the run has used, of what.
         priced: Whether the price of the model is known.
         waiting_for: What the first wait of the run is for.
     """
 
     def __init__(self) -> None:
         self.last_stop: str | None = None
+        self.last_budget: Any = None
         self.priced = True
         self.waiting_for = "asking the model"
 
     def event(self, event: Event) -> None:
         """Tell one event; types that a later version adds are passed over."""
-        if event["type"] == "stop":
-            self.last_stop = event["reason"]
+        self._note(event)
         if event["type"] in _TYPES:
             getattr(self, event["type"])(event)
+
+    def _note(self, event: Event) -> None:
+        """Remember what decides how the command ends."""
+        if event["type"] == "stop":
+            self.last_stop = event["reason"]
+        elif event["type"] == "budget":
+            self.last_budget = event
 
     def __enter__(self) -> Self:
         """Begin to show; again after each question to a person."""
@@ -77,6 +87,9 @@ class Renderer:
     def run_started(self, event: Any) -> None:
         """The question and the limits."""
 
+    def going_on(self, what: Any) -> None:
+        """A run is gone on with: its question, its model, its tools, its limits and the steps it took."""
+
     def thought_delta(self, event: Any) -> None:
         """A piece of the model's text."""
 
@@ -93,7 +106,13 @@ class Renderer:
         """A turn is asked for again."""
 
     def approval(self, event: Any) -> None:
-        """The run waits for a person; the session asks."""
+        """The run waits for a person; the conversation asks."""
+
+    def approved(self, event: Any) -> None:
+        """A person let a call run."""
+
+    def rejected(self, event: Any) -> None:
+        """A person did not let a call run."""
 
     def budget(self, event: Any) -> None:
         """What is spent so far."""
@@ -124,8 +143,7 @@ class JsonRenderer(Renderer):
 
     def event(self, event: Event) -> None:
         """Write the event."""
-        if event["type"] == "stop":
-            self.last_stop = event["reason"]
+        self._note(event)
         self._out.write(json.dumps(event, default=str) + "\n")
         self._out.flush()
 
@@ -147,6 +165,7 @@ class PlainRenderer(Renderer):
         self._path = ""
         self._stop = ""
         self._budget: Any = None
+        self._actions: set[tuple[Any, ...]] = set()
 
     def event(self, event: Event) -> None:
         """Tell one event. The budget of a step comes before its actions and is told after them."""
@@ -163,6 +182,17 @@ class PlainRenderer(Renderer):
         self._out.write(f"{self._path}{label}: {body}".rstrip() + "\n")
         self._out.flush()
 
+    def line(self, label: str, text: str) -> None:
+        """A line of the command's own among those of the run."""
+        self._say(label, text)
+
+    def told(self, event: Any) -> None:
+        """Tell what is read back from a thread, see :mod:`taograph.cli.transcript`."""
+        if event["type"] in ("question", "answer", "instructions"):
+            self._say(event["type"].capitalize(), event["text"])
+        else:
+            getattr(self, event["type"])(event)
+
     def run_started(self, event: Any) -> None:
         """The question, and what it runs with."""
         self._say("Question", event["question"])
@@ -170,12 +200,19 @@ class PlainRenderer(Renderer):
         self._say("Tools", ", ".join(one_line(name, 60) for name in event["tools"]) or "none")
         self._say("Limits", limits_line(event["limits"]))
 
+    def going_on(self, what: Any) -> None:
+        """As :meth:`run_started`."""
+        self.run_started(what)
+        self._say("Going on", going_on_text(what))
+
     def thought(self, event: Any) -> None:
         """A thought, whole."""
         self._say("Thought", event["text"])
 
     def action(self, event: Any) -> None:
-        """The call."""
+        """The call; once, also where it is told again when a person has answered."""
+        if not self._is_new(event):
+            return
         line, cut = shorten(call_line(event["tool"], event["args"]), chars=self._most(), lines=10**6)
         self._say("Action", line + (" …" if cut else ""))
 
@@ -188,6 +225,14 @@ class PlainRenderer(Renderer):
     def retry(self, event: Any) -> None:
         """Why a turn is asked for again."""
         self._say("Again", retry_text(event))
+
+    def approved(self, event: Any) -> None:
+        """A person let a call run, perhaps with other arguments."""
+        self._say("Approved", approved_text(event))
+
+    def rejected(self, event: Any) -> None:
+        """A person did not let a call run."""
+        self._say("Rejected", rejected_text(event))
 
     def budget(self, event: Any) -> None:
         """The budget line is kept until the step is over."""
@@ -230,6 +275,13 @@ class PlainRenderer(Renderer):
     def _most(self) -> int:
         return 10**9 if self._verbose else OBSERVATION_CHARS
 
+    def _is_new(self, action: Any) -> bool:
+        call = (action.get("run"), action["step"], action["id"])
+        if call in self._actions:
+            return False
+        self._actions.add(call)
+        return True
+
 
 def observation_text(event: Any, *, verbose: bool) -> tuple[str, str]:
     """What is shown of an observation, and a note on what is not and how long it took.
@@ -250,6 +302,26 @@ def observation_text(event: Any, *, verbose: bool) -> tuple[str, str]:
     if event["seconds"] >= 0.1:
         notes.append(seconds(event["seconds"]))
     return text, f"({'; '.join(notes)})" if notes else ""
+
+
+def going_on_text(what: Any) -> str:
+    """From where a run is gone on with."""
+    return f"after step {what['steps']}" if what["steps"] else "from the beginning"
+
+
+def approved_text(event: Any) -> str:
+    """What a person let run, in one line."""
+    by = f" by {one_line(event['by'], 60)}" if event["by"] else ""
+    if event["decision"] == "edit":
+        return f"{call_line(event['tool'], event['args'])}, changed{by}"
+    return f"{one_line(event['tool'], 60)}{by}"
+
+
+def rejected_text(event: Any) -> str:
+    """What a person did not let run, in one line."""
+    by = f" by {one_line(event['by'], 60)}" if event["by"] else ""
+    why = f": {one_line(event['reason'], 300)}" if event["reason"] else ""
+    return f"{one_line(event['tool'], 60)}{by}{why}"
 
 
 def retry_text(event: Any) -> str:

@@ -15,8 +15,10 @@ from rich.text import Text
 from taograph.cli.render import (
     OBSERVATION_CHARS,
     PlainRenderer,
+    approved_text,
     observation_text,
     plan_lines,
+    rejected_text,
     retry_text,
 )
 from taograph.cli.text import clean, one_line, shorten
@@ -85,6 +87,21 @@ class TerminalRenderer(PlainRenderer):
             self._bottom.step = event["step"]
         super().event(event)
 
+    def line(self, label: str, text: str) -> None:
+        """As in plain lines, dimmed."""
+        self._say(label, text, "dim")
+
+    def told(self, event: Any) -> None:
+        """As in plain lines; questions and answers stand out."""
+        match event["type"]:
+            case "question":
+                self._console.print()
+                self._say("Question", event["text"], "bold")
+            case "answer":
+                self._say("Answer", event["text"], "bold", label_style="bold green")
+            case _:
+                super().told(event)
+
     def run_started(self, event: Any) -> None:
         """The question, and under it what it runs with."""
         self._say("Question", event["question"], "bold")
@@ -93,6 +110,11 @@ class TerminalRenderer(PlainRenderer):
         self._say("", f"{model} · {tools} · {limits_line(event['limits'])}", "dim")
         self._bottom.limits = event["limits"]
         self._bottom.doing = self.waiting_for
+
+    def going_on(self, what: Any) -> None:
+        """As :meth:`run_started`, from the step that the run is at."""
+        super().going_on(what)
+        self._bottom.step = what["steps"] or 1
 
     def thought_delta(self, event: Any) -> None:
         """Show the text as it comes."""
@@ -107,9 +129,11 @@ class TerminalRenderer(PlainRenderer):
     def action(self, event: Any) -> None:
         """The call, and that it runs."""
         self._settle()
+        self._bottom.running[event["id"]] = one_line(event["tool"], 40)
+        if not self._is_new(event):
+            return
         call, cut = shorten(call_line(event["tool"], event["args"]), chars=self._most(), lines=10**6)
         self._say("Action", call + (" …" if cut else ""), label_style="bold yellow")
-        self._bottom.running[event["id"]] = one_line(event["tool"], 40)
 
     def observation(self, event: Any) -> None:
         """The result, shortened unless verbose, with the size of the whole."""
@@ -121,6 +145,18 @@ class TerminalRenderer(PlainRenderer):
             self._say("Observation", shown, "" if good else "red", label_style=style)
         if note or not shown:
             self._say("" if shown else "Observation", note or "(nothing)", "dim")
+
+    def approval(self, event: Any) -> None:
+        """The run waits: nothing is running."""
+        self._bottom.running.clear()
+
+    def approved(self, event: Any) -> None:
+        """A person let a call run, perhaps with other arguments."""
+        self._say("Approved", approved_text(event), label_style="bold green")
+
+    def rejected(self, event: Any) -> None:
+        """A person did not let a call run."""
+        self._say("Rejected", rejected_text(event), label_style="bold red")
 
     def retry(self, event: Any) -> None:
         """Why a turn is asked for again."""

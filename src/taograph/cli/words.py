@@ -39,6 +39,14 @@ def seconds(value: float) -> str:
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
+def size(number: int) -> str:
+    """A number of bytes as people say it."""
+    for unit, amount in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if number >= amount:
+            return f"{number / amount:.{2 if unit == 'GB' else 1 if number < 10 * amount else 0}f} {unit}"
+    return count(number, "byte")
+
+
 def money(value: float) -> str:
     """US dollars, with as many digits as a cheap call needs."""
     if value == 0:
@@ -87,26 +95,27 @@ def stop_line(reason: str, detail: str, step: int) -> str:
     return f"{said}: {detail}" if detail and reason != "final" else said
 
 
-def cost_line(spent: Mapping[str, Any], *, priced: bool = True) -> str:
+def cost_line(spent: Mapping[str, Any], *, priced: bool | None = True) -> str:
     """What the whole run used.
 
     Args:
         spent: The figures.
-        priced: Whether the price of the model is known; where it is not, a cost of 0 means nothing.
+        priced: Whether the price of the model is known; where it is not, a cost of 0 means nothing. None where that
+            can't be told.
     """
     tokens = spent["input_tokens"] + spent["output_tokens"]
     split = f"{spent['input_tokens']:,} in"
     if spent["cached_tokens"]:
         split += f", {spent['cached_tokens']:,} of them cached"
-    return " · ".join(
-        (
-            count(spent["model_calls"], "model call"),
-            count(spent["tool_calls"], "tool call"),
-            f"{count(tokens, 'token')} ({split}; {spent['output_tokens']:,} out)",
-            money(spent["cost"]) if priced else "price unknown",
-            seconds(spent["seconds"]),
-        )
+    paid = {True: money(spent["cost"]), False: "price unknown", None: ""}[priced]
+    parts = (
+        count(spent["model_calls"], "model call"),
+        count(spent["tool_calls"], "tool call"),
+        f"{count(tokens, 'token')} ({split}; {spent['output_tokens']:,} out)",
+        paid,
+        seconds(spent["seconds"]),
     )
+    return " · ".join(filter(None, parts))
 
 
 def call_line(tool: str, args: Mapping[str, Any]) -> str:
