@@ -44,6 +44,11 @@ _OBSERVED = re.compile(
     r"^(?:[^\w\n]|[\d_])*+(?:observation|观察)(?:[^\w\n:：]|[\d_])*+[:：]|<tool_response|<[|｜]tool[_▁]outputs?",
     re.MULTILINE | re.IGNORECASE,
 )
+# A call or an answer as JSON, which counts where a line begins.
+_STEP_KEY = re.compile(
+    r"[\"'](?:name|action|tool|tool_?name|function(?:_name)?|(?:final_?)?answer)[\"']\s*:", re.IGNORECASE
+)
+_LINE_OF_JSON = re.compile(r"(?<=\n)(?=[^\S\n]*[{\[])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +261,8 @@ def _observation(message: ToolMessage) -> Turn:
 
 def _foreign(text: str) -> str:
     """A text that neither a person nor the loop has written; no step, also where a model says it again."""
-    return _TOKEN.sub(" ", as_data(text, first=True))
+    told = _TOKEN.sub(" ", as_data(text, first=True))
+    return _LINE_OF_JSON.sub("| ", told) if _STEP_KEY.search(told) else told
 
 
 def _message(turn: Turn, language: str) -> BaseMessage:
