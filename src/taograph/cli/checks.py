@@ -213,6 +213,9 @@ def data() -> Iterator[Check]:
     """The folder of the threads."""
     from taograph.folders import data_folder
 
+    if named := os.environ.get("TAOGRAPH_CHECKPOINTS", "").strip():
+        yield Check("threads", "ok", f"{redact(named)} (TAOGRAPH_CHECKPOINTS)")
+        return
     trouble = _unwritable(data_folder())
     if trouble:
         yield Check("threads", "note", f"{trouble}; --thread can't work", "set TAOGRAPH_DATA to another folder")

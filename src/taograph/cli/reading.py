@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+<<<<<<< HEAD
+from dataclasses import replace
+=======
+>>>>>>> upstream
 from typing import TYPE_CHECKING, Any
 
 from taograph.cli.settings import DEFAULT_GRAPH, Settings
@@ -38,7 +42,19 @@ class Reader:
 
     def standing(self, thread: str) -> Standing:
         """How it stands."""
+<<<<<<< HEAD
+        snapshot = self.snapshot(thread)
+        standing = standing_of(snapshot)
+        if snapshot.next != ("__start__",):
+            return standing
+        # The question of a run that has not taken its first step is not among the messages yet.
+        found = self._saver.get_tuple(_config(thread))
+        given = found.checkpoint["channel_values"].get("__start__") if found else None
+        question = _question(given.get("messages") if isinstance(given, dict) else None)
+        return replace(standing, question=question or standing.question)
+=======
         return standing_of(self.snapshot(thread))
+>>>>>>> upstream
 
     def history(self, thread: str, *, limit: int | None = None) -> Iterator[StateSnapshot]:
         """Its states, the last one first."""
@@ -64,5 +80,18 @@ class Reader:
         return self._graphs[name]
 
 
+<<<<<<< HEAD
+def _question(given: Any) -> str:
+    from langchain_core.messages import convert_to_messages
+
+    from taograph.graphs.loop.trajectory import user_turn
+
+    messages = convert_to_messages(given if isinstance(given, list) else [given] if given else [])
+    place = user_turn(messages)
+    return "" if place is None else str(messages[place].text)
+
+
+=======
+>>>>>>> upstream
 def _config(thread: str) -> Any:
     return {"configurable": {"thread_id": thread}}
