@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from taograph.graphs.protocols.arguments import Arguments, BadArgumentsError, nothing_meant, read_arguments, value_at
@@ -22,6 +23,7 @@ from taograph.graphs.protocols.step import ParsedStep, StepError
 _OUTER_FENCE = re.compile(r"\s*+(?P<mark>`{3,}+|~{3,}+)[^\S\n]*+[\w+-]*+[^\S\n]*+\n")
 _SPECIAL = re.compile(r"<[|｜][^<>\n]{1,60}[|｜]>|</s>|<end_of_turn>|<eos>|</?tool_calls?>")
 _TURN_END = re.compile(r"<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|</s>|<end_of_turn>|<｜end▁of▁sentence｜>")
+_ENDED_BEFORE = re.compile(r"(?:(?:</s>|<\|(?:im_end|eot_id|endoftext|end)\|>)\s*+)++")
 _PARTIAL = re.compile(
     r"\n[^\S\n]*+[*_#]{0,3}+[^\S\n]*+(?:Obs(?:e(?:r(?:v(?:a(?:t(?:i(?:o(?:n)?)?)?)?)?)?)?)?)[^\S\n]*+\Z"
 )
@@ -46,6 +48,7 @@ _OPENED = re.compile(r"(?:(?:^|\n)[^\S\n]{0,3}(?:`{3}|~{3})\w{0,20}|<tool_calls?
 _QUOTED = 160
 _LONGEST_TOKEN = 70
 _LONGEST_NAME = 300
+_MOST_LOOKED_AT = 20
 # Blanks, and characters that nobody sees: marks of byte order, of direction and of width.
 _INVISIBLE = " \t\n\v\f\u3000\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
 _NO_TOOL = frozenset({"no action", "no tool", "no action needed", "no tool needed"})
@@ -66,6 +69,8 @@ def parse_step(text: str, *, tools: Collection[str] = (), strict: bool = False) 
         The step; whatever the text is, nothing is raised.
     """
     text = _without_tail(text.replace("\r\n", "\n").replace("\r", "\n").lstrip(_INVISIBLE))
+    if (ended := _ENDED_BEFORE.match(text)) is not None:
+        text = text[ended.end() :]
     if not text:
         return _error("empty", "The reply was empty.")
     outer = _outer_fence(text)
@@ -85,6 +90,12 @@ class _Reading:
         self.tools = tools
         self.strict = strict
         self.first = next((n for n, mark in enumerate(self.labels) if mark.kind in ("action", "answer")), None)
+        # What a reply says it observed is data, whatever it looks like: it begins behind one at its head ...
+        heads = bool(self.labels) and self.labels[0].kind == "observation" and not text[: self.labels[0].start].strip()
+        self.base = self._end(0) if heads else marks.base
+        # ... and what was written ahead of one is all that can be a step without labels.
+        later = (mark.start for mark in self.labels if mark.kind == "observation" and mark.start >= self.base)
+        self.observed = next(later, len(text))
 
     def step(self) -> ParsedStep:
         """The first step of the reply."""
@@ -96,31 +107,33 @@ class _Reading:
             return self._from_blob(blob)
         if decisive is None:
             return self._unlabelled()
+        if self.observed < decisive.start and _CALL_TAG.search(self.text, self.base, self.observed):
+            said = self.text[self.base : self.observed].strip()
+            return _error("bad_arguments", f"There was a call that cannot be read: {_quote(said)}.")
         return self._answer() if decisive.kind == "answer" else self._action()
 
     def _blob(self, decisive: Mark | None) -> Blob | None:
         """A step written as JSON or in a native format, if it comes before any under labels."""
-        observed = next((mark for mark in self.labels if mark.kind == "observation"), None)
         if decisive is not None and decisive.kind == "action" and self.first is not None:
             start, end = decisive.value, self._end(self.first)
             if "{" in self.text[start:end] and not self._has_input(self.first):
                 found = find_blob(self.text, start, end, inline=True)
                 if found is not None and not self.text[start : found.start].strip():
                     return replace(found, start=decisive.start)
-        end = len(self.text) if decisive is None else decisive.start
-        seen = observed is not None and observed.start < end and self.text[self.marks.base : observed.start].strip()
-        if observed is not None and seen:
-            found = find_blob(self.text, self.marks.base, observed.start)
+        start, end = self.base, len(self.text) if decisive is None else decisive.start
+        if self.observed < end:
+            found = find_blob(self.text, start, self.observed)
             if found is not None or decisive is None:
                 return found
+            end = self.observed
         if decisive is not None:
             # What stands in a thought is a call only if it names a tool there is.
-            found = find_blob(self.text, self.marks.base, end)
+            found = find_blob(self.text, start, end)
             return found if found is not None and found.tool in self.tools else None
-        found = find_blob(self.text, self.marks.base, end)
+        found = find_blob(self.text, start, end)
         if found is None and not self.strict and not self.labels:
-            answered = _MID_ANSWER.search(self.text, self.marks.base)
-            found = find_call(self.text, self.marks.base, answered.start() if answered else end)
+            answered = _MID_ANSWER.search(self.text, start)
+            found = find_call(self.text, start, answered.start() if answered else end)
             return found if found is not None and (not self.tools or found.tool in self.tools) else None
         return found
 
@@ -147,7 +160,7 @@ class _Reading:
 
     def _unlabelled(self) -> ParsedStep:
         thought = self._thought(len(self.text))
-        middle = _MID_ANSWER.search(self.text, self.marks.base)
+        middle = self._mid_answer()
         if middle is not None and not any(mark.kind == "input" for mark in self.labels):
             cut = self._next(middle.end())
             answer = self._answer_text(middle.end(), cut)
@@ -160,7 +173,7 @@ class _Reading:
         if self.strict or self.labels or _MID_CALL.search(prose) or _FENCED_CALL.search(prose):
             found = "a thought" if self.labels else "prose"
             return _error(
-                "missing_action", f"There was {found} and neither an action nor an answer: {_quote(prose)}.", thought
+                "missing_action", f"There was {found} and neither an action nor an answer{_quoted(thought)}", thought
             )
         # Python's form, which some models (Gemma, Llama) write natively: fenced, in brackets, or bare.
         call = _read_call(_CALL_AROUND.sub("", prose).rstrip("`] \n")) if self.tools else None
@@ -174,6 +187,15 @@ class _Reading:
         if not answer:
             return _error("empty", "The reply was empty.", thought)
         return ParsedStep("final", "\n".join(self.marks.thoughts), answer=answer)
+
+    def _mid_answer(self) -> re.Match[str] | None:
+        """The first answer in the midst of a line, other than in an observation or in a line that is set apart."""
+        for found in islice(_MID_ANSWER.finditer(self.text, self.marks.base), _MOST_LOOKED_AT):
+            above = [mark for mark in self.labels if mark.start <= found.start()][-1:]
+            line = self.text[self.text.rfind("\n", 0, found.start()) + 1 : found.start()]
+            if not (above and above[0].kind == "observation") and not line.startswith("| "):
+                return found
+        return None
 
     def _answer(self) -> ParsedStep:
         """The last answer of those that come before any action or observation."""
@@ -324,10 +346,10 @@ def _outer_fence(text: str) -> re.Match[str] | None:
         return None
     mark = re.escape(opening["mark"])
     closing = re.compile(rf"^[^\S\n]*+{mark}[^\S\n]*+$", re.MULTILINE).search(text, opening.end())
-    if closing is None or not text[closing.end() :].strip():
+    if closing is None or not text[closing.end() :].strip(" \t\n`~"):
         return opening
     behind = scan(text, closing.end()).labels
-    return opening if not behind or behind[0].kind == "observation" else None
+    return opening if behind and behind[0].kind == "observation" else None
 
 
 def _no_tool(line: str, tool: str) -> bool:
@@ -416,6 +438,10 @@ def _bare_prose(text: str) -> str:
 
 def _quote(text: str) -> str:
     return f'"{_short(text)}"'
+
+
+def _quoted(text: str) -> str:
+    return f": {_quote(text)}." if text else "."
 
 
 def _short(text: str) -> str:
