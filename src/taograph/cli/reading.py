@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-<<<<<<< HEAD
 from dataclasses import replace
-=======
->>>>>>> upstream
 from typing import TYPE_CHECKING, Any
 
 from taograph.cli.settings import DEFAULT_GRAPH, Settings
@@ -42,7 +39,6 @@ class Reader:
 
     def standing(self, thread: str) -> Standing:
         """How it stands."""
-<<<<<<< HEAD
         snapshot = self.snapshot(thread)
         standing = standing_of(snapshot)
         if snapshot.next != ("__start__",):
@@ -52,9 +48,6 @@ class Reader:
         given = found.checkpoint["channel_values"].get("__start__") if found else None
         question = _question(given.get("messages") if isinstance(given, dict) else None)
         return replace(standing, question=question or standing.question)
-=======
-        return standing_of(self.snapshot(thread))
->>>>>>> upstream
 
     def history(self, thread: str, *, limit: int | None = None) -> Iterator[StateSnapshot]:
         """Its states, the last one first."""
@@ -80,7 +73,6 @@ class Reader:
         return self._graphs[name]
 
 
-<<<<<<< HEAD
 def _question(given: Any) -> str:
     from langchain_core.messages import convert_to_messages
 
@@ -91,7 +83,5 @@ def _question(given: Any) -> str:
     return "" if place is None else str(messages[place].text)
 
 
-=======
->>>>>>> upstream
 def _config(thread: str) -> Any:
     return {"configurable": {"thread_id": thread}}
