@@ -50,6 +50,7 @@ _TOKEN = re.compile(
     rf"""
     (?P<string>{_STRING})
     | (?P<comment>//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|\#[^\n]*+)
+    | (?P<unclosed>/\*)
     | (?P<open>[{{\[(]) | (?P<close>[}}\])]) | (?P<comma>,)
     | (?P<number>[-+]?\d[\w.+-]*+)
     | (?P<word>[^\W\d][\w$-]*+(?:'\w++)*+)
@@ -255,8 +256,8 @@ def _relaxed(body: str, at: int = 0) -> tuple[int | None, str, bool]:
             break
         at = token.end()
         kind, piece = token.lastgroup, token[0]
-        if kind == "quote":
-            return None, "", True
+        if kind in ("quote", "unclosed"):  # an end that is not there is looked for once
+            return None, "", kind == "quote"
         if kind == "comment" or (kind == "other" and piece.isspace()):
             out.append(" ")
             continue
