@@ -121,9 +121,10 @@ def _timed(read: Read, text: str, limit: float) -> dict[str, Any]:
     gc.collect()
     for _ in range(_REPEATS):
         _limit(limit)
-        started = time.process_time()
+        # Of the thread: the clock of a process with a limit only moves with the system's ticks.
+        started = time.thread_time()
         kind = _attempt(read, text)["kind"]
-        seconds = time.process_time() - started
+        seconds = time.thread_time() - started
         best, total = min(best, seconds), total + seconds
         if total > _ENOUGH_SECONDS:
             break
