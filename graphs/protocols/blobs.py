@@ -7,13 +7,21 @@ Coder, Llama), and the call sections of Kimi and DeepSeek. Of several calls the 
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from taograph.graphs.protocols.arguments import loads, nothing_meant, value_at
+from taograph.graphs.protocols.arguments import (
+    Arguments,
+    BadArgumentsError,
+    loads,
+    nothing_meant,
+    read_arguments,
+    value_at,
+)
 
 _NAME = ("action", "tool", "tool_name", "toolname", "name", "function", "function_name")
 _ARGS = ("action_input", "arguments", "args", "parameters", "params", "tool_input", "input", "kwargs", "actioninput")
@@ -48,6 +56,9 @@ _PARAMETER = re.compile(
 _AFTER = re.compile(
     r"\s*+(?:`{3,}+|~{3,}+)?+\s*+(?:</?[a-z_]++>\s*+)*+(?:<[|｜][^<>\n]{1,60}[|｜]>\s*+)*+", re.IGNORECASE
 )
+_CALL = re.compile(r"([^\W\d][\w.-]*+)\((.*)\)\Z", re.DOTALL)
+_SPACED_OBJECT = re.compile(r"\A([^\W\d][\w.-]*+)[ \t]++\((?=\s*+\{)")
+_BRACKETS = re.compile(r"([^\W\d][\w.-]*+)\[(.+)\]\Z")
 _MOST_TRIED = 8
 
 
@@ -124,6 +135,46 @@ def find_call(text: str, start: int, end: int) -> Blob | None:
                 return found
             at = decoded.end
     return None
+
+
+def read_call(region: str) -> tuple[str, Arguments] | None:
+    """``tool(key=value)``, ``tool("text")`` or ``Tool[text]``, as a name and arguments."""
+    line = _SPACED_OBJECT.sub(r"\1(", region.strip().strip("`* \t"), count=1)
+    if (brackets := _BRACKETS.match(line)) is not None:
+        return brackets[1], Arguments(brackets[2].strip())
+    call = _CALL.match(line)
+    if call is None or len(line) > 10_000:
+        return None
+    inside = call[2].strip()
+    if not inside:
+        return call[1], Arguments({})
+    if inside[:1] == "{":
+        try:
+            return call[1], read_arguments(inside, decoded=None, strict=True, cut=False)
+        except BadArgumentsError:
+            return None
+    if "\\" in inside:
+        return None
+    try:
+        tree = ast.parse(f"call({inside})", mode="eval").body
+        if not isinstance(tree, ast.Call) or (tree.args and tree.keywords) or len(tree.args) > 1:
+            return None
+        if tree.args:
+            value = ast.literal_eval(tree.args[0])
+            return (call[1], Arguments(value)) if isinstance(value, str | dict | list) and _is_plain(value) else None
+        found = {str(word.arg): ast.literal_eval(word.value) for word in tree.keywords if word.arg}
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+    return (call[1], Arguments(found)) if len(found) == len(tree.keywords) and _is_plain(found) else None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a literal is what JSON knows."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return all(_is_plain(inner) for inner in value)
+    return value is None or isinstance(value, str | int | float)
 
 
 def _end(text: str, at: int) -> int:

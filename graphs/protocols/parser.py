@@ -8,15 +8,13 @@ for them (Yao et al., arXiv 2210.03629; "Thought / Action / Action Input / Obser
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
-from taograph.graphs.protocols.arguments import Arguments, BadArgumentsError, nothing_meant, read_arguments, value_at
-from taograph.graphs.protocols.blobs import Blob, find_blob, find_call
+from taograph.graphs.protocols.arguments import BadArgumentsError, nothing_meant, read_arguments, value_at
+from taograph.graphs.protocols.blobs import Blob, find_blob, find_call, read_call
 from taograph.graphs.protocols.labels import Mark, Marks, scan
 from taograph.graphs.protocols.step import ParsedStep, StepError
 
@@ -38,10 +36,7 @@ _BROKEN_CALL = re.compile(
 _CALL_TAG = re.compile(r"<tool_calls?>|\[TOOL_CALLS\]|<[|｜]tool[_▁]call|<[|｜]python_tag|<function=|<invoke name=")
 _CALL_AROUND = re.compile(r"\A(?:`{3,}\w*+\s*+|\[)")
 _FENCE_LINE = re.compile(r"^[^\S\n]*+(?:`{3,}+|~{3,}+)", re.MULTILINE)
-_CALL = re.compile(r"([^\W\d][\w.-]*+)\((.*)\)\Z", re.DOTALL)
 _NAMED = re.compile(r"\A([^\W\d][\w.-]*+)\(.*\Z")
-_SPACED_OBJECT = re.compile(r"\A([^\W\d][\w.-]*+)[ \t]++\((?=\s*+\{)")
-_BRACKETS = re.compile(r"([^\W\d][\w.-]*+)\[(.+)\]\Z")
 _GLOSS = re.compile(r"(?:\s+(?:\(.*\)|[-–—#]\s.*|//.*)|[:：]\s.*)\Z")
 _AROUND = " \t\"'`*“”‘’«»[]<>.,;:!"
 _OPENED = re.compile(r"(?:(?:^|\n)[^\S\n]{0,3}(?:`{3}|~{3})\w{0,20}|<tool_calls?>)\Z")
@@ -172,11 +167,12 @@ class _Reading:
             return _error("incomplete" if self.marks.thoughts else "empty", f"{what}, and no step.", thought)
         if self.strict or self.labels or _MID_CALL.search(prose) or _FENCED_CALL.search(prose):
             found = "a thought" if self.labels else "prose"
+            said = self.marks.text(self.text, self.base, self.observed)
             return _error(
-                "missing_action", f"There was {found} and neither an action nor an answer{_quoted(thought)}", thought
+                "missing_action", f"There was {found} and neither an action nor an answer{_quoted(said)}", thought
             )
         # Python's form, which some models (Gemma, Llama) write natively: fenced, in brackets, or bare.
-        call = _read_call(_CALL_AROUND.sub("", prose).rstrip("`] \n")) if self.tools else None
+        call = read_call(_CALL_AROUND.sub("", prose).rstrip("`] \n")) if self.tools else None
         if call is not None and call[0] in self.tools:
             return ParsedStep("action", "\n".join(self.marks.thoughts), call[0], call[1].value, repaired=True)
         if _BROKEN_CALL.match(prose) or _CALL_TAG.search(prose):
@@ -247,7 +243,7 @@ class _Reading:
         if self.strict and answered is not None:
             return self._both(thought)
         region = self.marks.text(self.text, self.labels[n - 1].value, mark.start)
-        if "(" in region and not self.text[mark.value : end].strip() and _read_call(region) is not None:
+        if "(" in region and not self.text[mark.value : end].strip() and read_call(region) is not None:
             return self._without_input(region, tool, thought, end, answered)
         decoded = self.marks.decoded
         start = mark.value if decoded is None or decoded.end > end else decoded.end
@@ -266,7 +262,7 @@ class _Reading:
         """An action without an input label: an error, unless the line is a whole call and a guess does no harm."""
         if self.strict and answered is not None:
             return self._both(thought)
-        call = None if self.strict else _read_call(region)
+        call = None if self.strict else read_call(region)
         if call is not None:
             name, args = call
             return ParsedStep(
@@ -356,46 +352,6 @@ def _no_tool(line: str, tool: str) -> bool:
     """Whether an action says that there is none."""
     said = tool or line.strip(" \t*`\"'")
     return bool(said) and (nothing_meant(said) or said.lower() in _NO_TOOL)
-
-
-def _read_call(region: str) -> tuple[str, Arguments] | None:
-    """``tool(key=value)``, ``tool("text")`` or ``Tool[text]``, as a name and arguments."""
-    line = _SPACED_OBJECT.sub(r"\1(", region.strip().strip("`* \t"), count=1)
-    if (brackets := _BRACKETS.match(line)) is not None:
-        return brackets[1], Arguments(brackets[2].strip())
-    call = _CALL.match(line)
-    if call is None or len(line) > 10_000:
-        return None
-    inside = call[2].strip()
-    if not inside:
-        return call[1], Arguments({})
-    if inside[:1] == "{":
-        try:
-            return call[1], read_arguments(inside, decoded=None, strict=True, cut=False)
-        except BadArgumentsError:
-            return None
-    if "\\" in inside:
-        return None
-    try:
-        tree = ast.parse(f"call({inside})", mode="eval").body
-        if not isinstance(tree, ast.Call) or (tree.args and tree.keywords) or len(tree.args) > 1:
-            return None
-        if tree.args:
-            value = ast.literal_eval(tree.args[0])
-            return (call[1], Arguments(value)) if isinstance(value, str | dict | list) and _is_plain(value) else None
-        found = {str(word.arg): ast.literal_eval(word.value) for word in tree.keywords if word.arg}
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
-    return (call[1], Arguments(found)) if len(found) == len(tree.keywords) and _is_plain(found) else None
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a literal is what JSON knows."""
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(inner) for key, inner in value.items())
-    if isinstance(value, list):
-        return all(_is_plain(inner) for inner in value)
-    return value is None or isinstance(value, str | int | float)
 
 
 def _without_tail(text: str) -> str:
