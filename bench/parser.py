@@ -4,7 +4,7 @@
     python bench/parser.py --rivals           LangChain classic, LlamaIndex and crewAI too (in environments it makes)
     python bench/parser.py --rivals --write   and into docs/benchmarks.md
     python bench/parser.py --only fence       the shapes whose name contains a word
-    python bench/parser.py --rivals --results r.json   the rivals' figures are kept there, and taken from there if kept
+    python bench/parser.py --rivals --results bench/results/parser_rivals.json    the rivals' figures are kept there
 
 Exit status 1 where one of our times grows more than ``--growth``-fold from half the largest size to the largest, is
 above what the cases allow (scaled linearly with the size), or is not there within ``--timeout`` CPU seconds. A figure
