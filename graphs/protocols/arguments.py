@@ -18,7 +18,7 @@ NOTHING = frozenset({"", "none", "null", "nil", "n/a", "na", "-", "无"})
 """How models write that there is nothing, in lower case."""
 
 # The repair library is not linear; nobody means a broken argument of this size.
-_MOST_REPAIRED = 16_000
+_MOST_REPAIRED, _MOST_PAIRS = 16_000, 250
 _DEEPEST = 200
 
 _PREFIX = re.compile(
@@ -303,7 +303,7 @@ def _requoted(piece: str) -> str:
 
 def _guessed(body: str) -> Any:
     """What a repair library makes of it, if that is an object or a list and says nothing that the text does not."""
-    if len(body) > _MOST_REPAIRED:
+    if len(body) > _MOST_REPAIRED or body.count(",") > _MOST_PAIRS:
         return None
     from json_repair import repair_json  # a second to import, and seldom needed
 

@@ -189,7 +189,10 @@ class _Reading:
         for found in islice(_MID_ANSWER.finditer(self.text, self.marks.base), _MOST_LOOKED_AT):
             above = [mark for mark in self.labels if mark.start <= found.start()][-1:]
             line = self.text[self.text.rfind("\n", 0, found.start()) + 1 : found.start()]
-            if not (above and above[0].kind == "observation") and not line.startswith("| "):
+            if (above and above[0].kind == "observation") or line.startswith("| "):
+                continue
+            call = find_call(self.text, self.marks.base, found.start())
+            if call is None or call.end <= found.start():  # else it stands in an argument
                 return found
         return None
 
@@ -253,7 +256,9 @@ class _Reading:
                 raw, decoded=decoded if start != mark.value else None, strict=self.strict, cut=end < len(self.text)
             )
         except BadArgumentsError as bad:
-            detail = f"The arguments of {tool} cannot be read, {bad}: {_quote(raw)}. Write one line of valid JSON."
+            detail = (
+                f"The arguments of {_short(tool)} cannot be read, {bad}: {_quote(raw)}. Write one line of valid JSON."
+            )
             return _error("bad_arguments", detail, thought)
         dropped = end < len(self.text) or bool(args.rest.strip("`~*)\n \t")) or self._observed_before(n)
         return ParsedStep("action", thought, tool, args.value, truncated=dropped, repaired=args.repaired)
