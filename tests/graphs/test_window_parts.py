@@ -15,7 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from support import asks, assert_acceptable, run
 from window_support import search
 
-from taograph import Context, create_react_graph
+from taograph import Context, Limits, create_react_graph
 from taograph.graphs.loop.condensing import condensed, cut_down
 from taograph.graphs.loop.counting import fixed_tokens, message_tokens, text_tokens, tool_tokens
 from taograph.graphs.loop.planning import Room, draft, question_of, round_starts, with_digest
@@ -284,7 +284,9 @@ def test_a_plan_shows_the_last_messages_one_for_one(messages: list[AnyMessage], 
 @given(histories(), st.sampled_from([1024, 2048, 8192]))
 def test_any_history_in_a_run(messages: list[AnyMessage], window: int) -> None:
     model = ScriptedModel(replies=["Fine."], repeat=True)
-    graph = create_react_graph(model, [search], system_prompt="SYSTEM")
+    # A history of nothing but failures would rightly end the run before the model is asked.
+    limits = Limits(errors=10_000, repeats=10_000)
+    graph = create_react_graph(model, [search], system_prompt="SYSTEM", limits=limits)
     done = run("invoke", graph, {"messages": messages}, context=Context(window=window))
     assert done["stop"]["reason"] == "final"
     assert [m.content for m in done["messages"][: len(messages)]] == [m.content for m in messages]
