@@ -7,8 +7,10 @@ is not run again, and that one whose result was not is.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
@@ -18,15 +20,28 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import BaseModel, Field, model_validator
 
-from taograph.calls import Cancelled, Steps, refuse_if_cancelled
-from taograph.checkpoints.ledger import CallKey, Entry, hash_of, ledger_of
+from taograph.calls import Cancelled, Pause, Steps, refuse_if_cancelled
+from taograph.checkpoints.ledger import CallKey, Entry, Ledger, hash_of, ledger_of
 from taograph.graphs.loop.internals import place_of, saver_of, storable
-from taograph.graphs.loop.interrupts import answer, ask, is_resumed, last_question, question, task_of
+from taograph.graphs.loop.interrupts import (
+    answer,
+    ask,
+    is_resumed,
+    is_stored_at_exit,
+    last_question,
+    question,
+    task_of,
+    unsure_places,
+)
 from taograph.graphs.loop.repair import close_calls
 from taograph.graphs.loop.state import Bookkeeping
 from taograph.tools.idempotency import under_key
 from taograph.tools.outcome import ToolRun, failed
 from taograph.tools.policy import ToolPolicy, policy_of
+
+log = logging.getLogger("taograph.graphs")
+# A step that is not stored within half a minute is not going to be.
+_LOOKS, _BETWEEN_LOOKS = 1500, 0.02
 
 
 def once(
@@ -54,6 +69,7 @@ def once(
             return (yield from carry_out())
     reads, known = policy.effects == "none", None
     if not reads:
+        yield from _found_again(ledger, call["name"], policy, config)
         known = yield ledger.doing(lambda: ledger.begin(key, call["name"]))
     elif is_resumed(config):
         known = yield ledger.doing(lambda: ledger.find(key))
@@ -73,6 +89,35 @@ def once(
         raise
     yield ledger.doing(lambda: ledger.finish(key, call["name"], _plain(done, config), keep=not reads))
     return done
+
+
+def _found_again(ledger: Ledger, tool: str, policy: ToolPolicy, config: RunnableConfig) -> Steps[None]:
+    """See to it that a process that goes on after a crash will find the call: what it belongs to has to be stored.
+
+    With ``durability="sync"`` it is; with ``"async"`` it may still be on its way, for a step of a graph around ours,
+    too. With ``"exit"`` it never is while the run lasts, and nothing can be done about it here.
+    """
+    if is_stored_at_exit(config):
+        if policy.effects == "once":
+            _warn_of_exit(tool)
+        return
+    places, place = unsure_places(config), place_of(config)
+    if not places or place is None:
+        return
+    for _ in range(_LOOKS):
+        if (yield ledger.doing(lambda: ledger.has_stored(place[0], places))):
+            return
+        yield Pause(_BETWEEN_LOOKS)
+    log.warning("tool %s is run, though the step that it belongs to is not stored yet", tool)
+
+
+@cache
+def _warn_of_exit(tool: str) -> None:
+    log.warning(
+        'tool %s must not be repeated, and its run is stored only when it ends (durability="exit"): after a crash '
+        'nobody will know of the call; run the outermost graph with durability="sync"',
+        tool,
+    )
 
 
 class PaidReply:

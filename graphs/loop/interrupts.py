@@ -146,6 +146,22 @@ def task_of(config: RunnableConfig) -> str:
     return "" if info is None else info.task_id
 
 
+def is_stored_at_exit(config: RunnableConfig) -> bool:
+    """Whether a run is stored when it ends, and not before."""
+    return bool((config.get("configurable") or {}).get(CONFIG_KEY_DURABILITY) == "exit")
+
+
+def unsure_places(config: RunnableConfig) -> dict[str, str]:
+    """Ids, by namespace, of the checkpoints that a node runs from, in its graph and in those around it.
+
+    None where each step waits until the one before is stored.
+    """
+    configurable = config.get("configurable") or {}
+    if configurable.get(CONFIG_KEY_DURABILITY) == "sync":
+        return {}
+    return dict(configurable.get(CONFIG_KEY_CHECKPOINT_MAP) or {})
+
+
 def has_plain_answer(config: RunnableConfig) -> bool:
     """Whether the run was resumed with an answer without an id, now or before."""
     return is_resumed(config) and _scratchpad(config).get_null_resume() is not None
@@ -159,7 +175,7 @@ def forget_plain_answer(config: RunnableConfig) -> Steps[None]:
     """
     configurable = config.get("configurable") or {}
     saver, thread = saver_of(config), configurable.get("thread_id")
-    if saver is None or thread is None or configurable.get(CONFIG_KEY_DURABILITY) == "exit":
+    if saver is None or thread is None or is_stored_at_exit(config):
         return
     places = dict(configurable.get(CONFIG_KEY_CHECKPOINT_MAP) or {})
     for _ in range(_LOOKS):

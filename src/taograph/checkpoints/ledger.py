@@ -122,6 +122,17 @@ class Ledger:
         """Something to be done with the ledger in a step of work; it is done also in a run that is being cancelled."""
         return Call(do, lambda: self.saver.away(do), None, TOOL_THREADS, certain=True)
 
+    def has_stored(self, thread: str, places: Mapping[str, str]) -> bool:
+        """Whether checkpoints are stored.
+
+        Args:
+            thread: Their thread.
+            places: Their ids, by namespace.
+        """
+        sql = "SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+        with self._transaction() as execute:
+            return all(execute(sql, thread, *place) for place in places.items())
+
     def find(self, key: CallKey) -> Entry | None:
         """What is known of a call."""
         with self._transaction() as execute:
