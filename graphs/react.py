@@ -22,7 +22,8 @@ from taograph.graphs.loop.context import Context
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router, with_own_limit
 from taograph.graphs.loop.limits import Limits
-from taograph.graphs.loop.reasoning import open_calls, reason
+from taograph.graphs.loop.reasoning import reason
+from taograph.graphs.loop.repair import open_calls
 from taograph.graphs.loop.speaking import Protocol
 from taograph.graphs.loop.state import ActInput, Input, Output, State
 from taograph.tools.catalog import default_tools

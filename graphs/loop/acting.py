@@ -20,8 +20,8 @@ from taograph.graphs.loop.effects import once
 from taograph.graphs.loop.internals import invocation_of, read_messages, storable
 from taograph.graphs.loop.interrupts import forget_plain_answer, has_plain_answer
 from taograph.graphs.loop.repair import close_calls
-from taograph.graphs.loop.session import Teller
 from taograph.graphs.loop.state import NOTHING, ActInput, Bookkeeping
+from taograph.graphs.loop.telling import Teller
 from taograph.graphs.loop.trajectory import mark
 from taograph.tools.outcome import ToolRun, failed, succeeded
 from taograph.tools.policy import ToolError, policy_of

@@ -13,8 +13,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
+from taograph.graphs.loop.allowance import SHARED
+from taograph.graphs.loop.calling import bind
 from taograph.graphs.loop.repair import close_calls
-from taograph.graphs.loop.session import GaveUp, Session, bind
+from taograph.graphs.loop.session import GaveUp, Session
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop, StopReason
 from taograph.graphs.loop.structure import Structure, WrongForm
@@ -116,6 +118,8 @@ def compose(messages: Sequence[AnyMessage], stop: Stop) -> str:
 def _may_ask(session: Session, stop: Stop) -> bool:
     """Whether the closing call can be made and paid."""
     if not session.limits.closing and stop["reason"] != "final":
+        return False
+    if SHARED.get(stop["reason"]) in session.narrowed:  # the parent's limit: it ends, too, and asks
         return False
     match stop["reason"]:
         case "model_error" | "cancelled":

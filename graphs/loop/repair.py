@@ -155,3 +155,16 @@ class _Results:
         found = waiting.pop(at)
         self.taken.add(found)
         return cast(ToolMessage, self._messages[found])
+
+
+def open_calls(messages: Sequence[AnyMessage]) -> list[ToolCall]:
+    """The calls of the last reply that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.type == "tool":
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            return [call for call in message.tool_calls if call["id"] not in answered]
+        else:
+            break
+    return []

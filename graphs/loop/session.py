@@ -9,26 +9,29 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
-from langchain_core.language_models import LLM, BaseChatModel, BaseLLM
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from taograph.calls import MODEL_THREADS, Call, Cancelled, Pause, Steps, TimedOut
+from taograph.calls import Cancelled, Pause, Steps, TimedOut
 from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound, check_prices
+from taograph.graphs.loop.allowance import Allowance, Grant, Used, grant_of
+from taograph.graphs.loop.calling import model_call
 from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
-from taograph.graphs.loop.context import kept_in, read_context, with_context
+from taograph.graphs.loop.context import kept_in, limits_in, read_context, with_context
 from taograph.graphs.loop.effects import PaidReply
-from taograph.graphs.loop.events import Spent, utc_now
+from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.fitting import Fitter, check_window
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.interrupts import task_of
 from taograph.graphs.loop.limits import Limits
-from taograph.graphs.loop.speaking import Spoken, speaks_text
+from taograph.graphs.loop.speaking import Spoken
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
+from taograph.graphs.loop.telling import Teller
 from taograph.graphs.loop.window import Plan
 from taograph.models.failures import (
     describe,
@@ -55,44 +58,6 @@ class GaveUp(Exception):  # noqa: N818 - a signal within the loop
         self.words = words
 
 
-class Teller:
-    """Tells what happens in a run, through LangGraph's custom stream.
-
-    Args:
-        config: The config of the node.
-        run: The run's id.
-        step: The turn at hand.
-    """
-
-    def __init__(self, config: RunnableConfig, run: str, step: int) -> None:
-        self._write = runtime_of(config).stream_writer
-        thread = (config.get("configurable") or {}).get("thread_id")
-        self.thread = None if thread is None else str(thread)
-        self.run = run
-        self.step = step
-
-    def turn(self, step: int) -> None:
-        """A turn begins: what the model streams from now on belongs to it."""
-        self.step = step
-        self._write({"taograph_turn": {"step": step, "thread": self.thread, "run": self.run}})
-
-    def tell(self, kind: str, **what: Any) -> None:
-        """Emit an event; see ``events.py`` for the kinds and their fields."""
-        self._write(
-            {
-                "taograph": {
-                    "type": kind,
-                    "step": self.step,
-                    "thread": self.thread,
-                    "run": self.run,
-                    "time": utc_now(),
-                    "path": [],
-                    **what,
-                }
-            }
-        )
-
-
 @dataclass
 class Session:
     """A run as ``reason`` and ``finish`` see it while they work.
@@ -112,6 +77,8 @@ class Session:
         messages: New messages, in order; all messages where it replaces the history.
         replaces: Whether it does.
         removed: Ids of messages that are to go.
+        grant: What a parent lets it use, where it is a sub-run.
+        narrowed: Names of the limits that are the parent's.
     """
 
     agent: Agent
@@ -130,6 +97,8 @@ class Session:
     messages: list[AnyMessage] = field(default_factory=list)
     replaces: bool = False
     removed: list[str] = field(default_factory=list)
+    grant: Grant | None = None
+    narrowed: frozenset[str] = frozenset()
     started: float = field(default_factory=time.time)
     _began: float = field(default_factory=time.monotonic)
 
@@ -159,7 +128,13 @@ class Session:
             run["protocol"] = bound.protocol
         # A run that goes on keeps its limits, also where whoever resumes it sets none.
         settings = {**run["limits"], **read_context(runtime_of(config).context)}
-        limits = with_context(agent.limits, settings)
+        grant, narrowed = grant_of(config), frozenset[str]()
+        elapsed = 0.0 if new_turn is not None else active_seconds(state.get("clock"))
+        if grant is None:
+            limits = with_context(agent.limits, settings)
+        else:  # what a run's context says of limits is said to its parent
+            settings = {name: value for name, value in settings.items() if name not in limits_in(settings)}
+            limits, narrowed = grant.narrow(agent.limits, elapsed)
         check_prices(agent, bound, limits)
         check_window(settings.get("window"))
         run["limits"] = kept_in(settings)
@@ -172,9 +147,11 @@ class Session:
             run=run,
             before=NOTHING if new_turn is not None else state["spent"],
             is_new=new_turn is not None,
-            elapsed_before=0.0 if new_turn is not None else active_seconds(state.get("clock")),
+            elapsed_before=elapsed,
             teller=Teller(config, run["id"], run["steps"]),
             plan=state.get("window") or Plan(),
+            grant=grant,
+            narrowed=narrowed,
         )
 
     def __post_init__(self) -> None:
@@ -195,9 +172,18 @@ class Session:
         """Active time that is left, with so much of the reserve; None for no limit."""
         return None if self.limits.seconds is None else self.limits.seconds + reserve - self.seconds
 
+    def allowance(self) -> Allowance:
+        """What is left now, for sub-runs."""
+        limits, used = self.limits, Used.of(self.spent, self.run["steps"])
+        left = {name: getattr(limits, name) for name in ("steps", "tool_calls", "tokens", "cost")}
+        rest = {name: None if most is None else most - getattr(used, name) for name, most in left.items()}
+        return Allowance({**rest, "seconds": self.seconds_left()}, self.grant, used)
+
     def update(self, state: State) -> dict[str, Any]:
         """What the node writes: messages, bookkeeping, what it spent and the time it took."""
         spent = self.spent
+        if self.grant is not None:
+            self.grant.report(Used.of(spent, self.run["steps"]))
         stored: Any = state["spent"]
         held = stored or NOTHING  # the channel of a new thread is empty
         end = self.started + time.monotonic() - self._began
@@ -269,6 +255,7 @@ class Session:
         reserve: float = 0.0,
         quiet: bool = False,
         price: Price | None = None,
+        watch: BaseCallbackHandler | None = None,
     ) -> Steps[AIMessage]:
         """Call a model; retry what can pass, within the time.
 
@@ -278,6 +265,7 @@ class Session:
             reserve: Seconds beyond the run's limit that the call may use.
             quiet: Keep its tokens out of the streams: they are not part of the run's text.
             price: Its price, where it is not the run's own model.
+            watch: Is told how the reply comes; where it was paid for before a crash, only :meth:`ask` knows it.
 
         Raises:
             GaveUp: It failed for good.
@@ -293,13 +281,18 @@ class Session:
             config = self.config
             if quiet:
                 config = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
-            reply = yield from self._retried(model, request, config, reserve)
+            reply = yield from self._retried(model, request, config, reserve, watch)
             yield from paid.keep(reply)
         self._count(model, request, reply, price)
         return reply
 
     def _retried(
-        self, model: Runnable[Any, Any], request: Sequence[AnyMessage], config: RunnableConfig, reserve: float
+        self,
+        model: Runnable[Any, Any],
+        request: Sequence[AnyMessage],
+        config: RunnableConfig,
+        reserve: float,
+        watch: BaseCallbackHandler | None,
     ) -> Steps[AIMessage]:
         attempt = 0
         while True:
@@ -308,10 +301,9 @@ class Session:
             if left is None or left > 0:  # else the call is refused before it is made
                 self.added["model_calls"] += 0 if cancel is not None and cancel.requested else 1
             streamed = StreamedCalls()
+            callbacks = streamed.beside(config.get("callbacks"), watch)
             try:
-                reply = yield model_call(
-                    model, request, {**config, "callbacks": streamed.beside(config.get("callbacks"))}, left
-                )
+                reply = yield model_call(model, request, {**config, "callbacks": callbacks}, left)
             except (Cancelled, TimedOut):
                 raise
             except GraphBubbleUp:
@@ -347,59 +339,6 @@ class Session:
         self.added["output_tokens"] += usage.output_tokens
         self.added["cached_tokens"] += usage.cached_tokens
         self.added["cost"] += usage.cost
-
-
-def bind(agent: Agent, config: RunnableConfig) -> Steps[Bound]:
-    """The model of a run with the tools bound to it.
-
-    Where the run or the environment names it, making it imports a client, looks at files and reads the table of
-    prices: that is no work for an event loop.
-
-    Raises:
-        ValueError: There is no such model, or none at all.
-    """
-    chosen = read_context(runtime_of(config).context).get("model")
-
-    def make() -> Bound:
-        bound = agent.bound(chosen)
-        _ = bound.price  # what it is read from stays in memory
-        return bound
-
-    if chosen is None and agent.model is not None:
-        return agent.bound(None)
-    try:
-        return (yield Call(make, None, None, MODEL_THREADS))  # type: ignore[no-any-return]
-    except Cancelled:  # the run ends, but it ends with what it has
-        return agent.bound(chosen)
-
-
-def model_call(
-    model: Runnable[Any, Any], request: Sequence[AnyMessage], config: RunnableConfig, seconds: float | None
-) -> Call:
-    """A call of a model, with so many seconds."""
-    messages = list(request)
-    base: Any = getattr(model, "bound", model)
-    base = base.model if speaks_text(base) else base  # what is wrapped is what is called
-    options: dict[str, Any] = {}
-    is_async = True
-    kind: Any = type(base)
-    # LangChain runs a sync model's async way in threads that are joined when the loop closes; ours are not.
-    if isinstance(base, LLM):
-        is_async = kind._acall is not LLM._acall or kind._agenerate is not LLM._agenerate
-    elif isinstance(base, BaseLLM):
-        is_async = kind._agenerate is not BaseLLM._agenerate
-    elif isinstance(base, BaseChatModel):
-        is_async = kind._agenerate is not BaseChatModel._agenerate or kind._astream is not BaseChatModel._astream
-        if seconds is not None and hasattr(base, "root_async_client"):  # ChatOpenAI, and what is made of it
-            # A thread that was given up ends with its request, not ten minutes later.
-            own = getattr(base, "request_timeout", None)
-            options["timeout"] = min(seconds + 5.0, own) if isinstance(own, int | float) else seconds + 5.0
-    return Call(
-        func=lambda: model.invoke(messages, config, **options),
-        afunc=(lambda: model.ainvoke(messages, config)) if is_async else None,
-        timeout=seconds,
-        pool=MODEL_THREADS,
-    )
 
 
 def _new_run(turn: str, protocol: Spoken, config: RunnableConfig) -> Bookkeeping:

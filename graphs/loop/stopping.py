@@ -139,6 +139,9 @@ Rule = Callable[[Progress], Verdict | None]
 RULES: tuple[Rule, ...] = (rejected, deadline, cost_limit, token_limit, tool_errors, repeated_action, step_limit)
 """The rules in the order in which they are asked; the first that speaks decides."""
 
+BUDGETS: tuple[Rule, ...] = (deadline, cost_limit, token_limit, step_limit)
+"""Those that say what a run has used up: for strategies that see for themselves to what their parts did."""
+
 
 def decide(run: Progress, rules: Sequence[Rule] = RULES) -> Stop | None:
     """The stop policy: the first rule that ends the run, or None."""

@@ -70,7 +70,7 @@ def say_how_to_go_on(place: Place, reason: str | None, budget: Mapping[str, Any]
         reason: Why it was stopped.
         budget: Its last ``budget`` event.
     """
-    from taograph.graphs.loop.reasoning import GOES_ON
+    from taograph.graphs.loop.stage import GOES_ON
 
     if reason not in GOES_ON:
         return

@@ -92,7 +92,7 @@ class Standing:
 
 def standing_of(snapshot: StateSnapshot) -> Standing:
     """How a thread stands, by its state as any of our graphs reads it."""
-    from taograph.graphs.loop.reasoning import GOES_ON
+    from taograph.graphs.loop.stage import GOES_ON
     from taograph.graphs.loop.trajectory import user_turn
 
     values = snapshot.values

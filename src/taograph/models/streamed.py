@@ -35,13 +35,15 @@ class StreamedCalls(BaseCallbackHandler):
         if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
             self._pieces.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
 
-    def beside(self, callbacks: Callbacks) -> Callbacks:
-        """The callbacks of a call with this one; models that it calls in turn are not watched."""
+    def beside(self, callbacks: Callbacks, other: BaseCallbackHandler | None = None) -> Callbacks:
+        """The callbacks of a call with this one, and another; models that it calls in turn are not watched."""
+        added = [self] if other is None else [self, other]
         if isinstance(callbacks, BaseCallbackManager):
             manager = callbacks.copy()
-            manager.add_handler(self, inherit=False)
+            for handler in added:
+                manager.add_handler(handler, inherit=False)
             return manager
-        return [*(callbacks or []), self]
+        return [*(callbacks or []), *added]
 
     def checked(self, reply: AIMessage) -> AIMessage:
         """The reply, with calls whose arguments are not JSON as ``invalid_tool_calls``."""

@@ -1,0 +1,392 @@
+"""A node that takes part in a run: its session, the checks before a model is paid, and what it writes.
+
+``reason`` of the ReAct loop is one, and so is each node of another strategy that asks the model: it begins a run or
+goes on with it, ends it where a limit says so, and never lets a run end without a stop and an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from taograph.calls import Cancelled, Steps, TimedOut
+from taograph.cancel import current_cancellation
+from taograph.graphs.loop.agent import Agent, Bound
+from taograph.graphs.loop.calling import bind
+from taograph.graphs.loop.effects import left_open
+from taograph.graphs.loop.finishing import closing_of, conclude
+from taograph.graphs.loop.internals import saver_of
+from taograph.graphs.loop.repair import close_calls, is_sound, open_calls, repair
+from taograph.graphs.loop.session import GaveUp, Session
+from taograph.graphs.loop.state import State
+from taograph.graphs.loop.stopping import BUDGETS, RULES, Progress, Rule, Stop, StopReason, decide, tail_needed
+from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
+from taograph.graphs.loop.verifying import objection
+from taograph.graphs.protocols import prompts
+from taograph.graphs.protocols.acceptable import is_blank
+from taograph.graphs.protocols.native import thought_of
+from taograph.models.failures import refusal_text
+
+# Endings that are not the answer's: such a run goes on where nothing new is asked on its thread.
+GOES_ON = frozenset(
+    {"step_limit", "tool_call_limit", "deadline", "token_limit", "cost_limit", "cancelled", "model_error"}
+)
+
+# What is asked about an answer may send a run on so often; then the answer stands, and the result says so.
+OBJECTIONS = 2
+
+
+class Ended(Exception):  # noqa: N818 - a signal within a strategy
+    """The run is over; ``stop`` is why."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop["detail"])
+        self.stop = stop
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """What stands against an answer.
+
+    Attributes:
+        text: What to tell the model, so that it tries once more; empty where the answer stands.
+        kind: The kind of that message.
+        notes: Where the answer stands: what the result says of it all the same.
+    """
+
+    text: str = ""
+    kind: str = ""
+    notes: tuple[str, ...] = ()
+
+
+Body = Callable[["Stage", Any], Steps[dict[str, Any]]]
+
+
+def stage(agent: Agent, body: Body, *, after: int = 1) -> Callable[[Any, RunnableConfig], Steps[dict[str, Any]]]:
+    """The core of a strategy's node that asks the model, or decides what comes next.
+
+    Args:
+        agent: What the strategy is made of.
+        body: What it does: is given the stage and the state, and returns what it writes to the strategy's own
+            channels, or ``stop`` and ``answer``. It may raise :class:`Ended`.
+        after: Supersteps that the graph takes until the next stage: 1, or 2 where tasks are fanned out between.
+    """
+
+    def core(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        here = Stage(agent, state, config, *(yield from opened(agent, state, config)))
+        if here.is_over:
+            return {}
+        update: dict[str, Any] = {}
+        try:
+            here.begin()
+            update = yield from body(here, state)
+        except Ended as end:
+            update = {"stop": end.stop}
+        if update.get("stop") is None and here.room < after + 1:
+            update["stop"] = here.stop("step_limit", here.recursion_detail())
+        return (yield from here.close(update.pop("stop", None), update.pop("answer", None), update))
+
+    return core
+
+
+def opened(agent: Agent, state: Any, config: RunnableConfig) -> Steps[tuple[Bound, Mapping[str, ToolMessage]]]:
+    """The model of a run with the tools, and what is known of calls that were left open, by their ids.
+
+    Raises:
+        ValueError: The recursion limit is too small for a run; or the input cannot be used. Nothing was paid.
+    """
+    if state["remaining_steps"] < 1:
+        raise ValueError(
+            f"recursion_limit={config.get('recursion_limit')} is too small: a run takes 2 at least. "
+            "Leave it out (limits.steps bounds the run) or set it higher; the model was not asked"
+        )
+    bound = yield from bind(agent, config)
+    known = yield from left_open(state.get("messages") or [], state.get("run"), agent.by_name, config)
+    return bound, known
+
+
+class Stage:
+    """One node's part in a run.
+
+    Args:
+        agent: What the run is made of.
+        state: The channels.
+        config: Of the node.
+        bound: The model with the tools.
+        known: What is known of calls that were left open, by their ids.
+
+    Attributes:
+        session: The run as this node sees it.
+        history: The messages of the thread, acceptable to any provider.
+        room: Supersteps that are left after this one.
+        goes_on: Whether a run that a limit ended goes on here, with a higher one.
+    """
+
+    def __init__(
+        self, agent: Agent, state: State, config: RunnableConfig, bound: Bound, known: Mapping[str, ToolMessage]
+    ) -> None:
+        self.agent = agent
+        self.state = state
+        self.room = state["remaining_steps"]
+        history = state.get("messages") or []
+        self.goes_on = _goes_on(state, history)
+        new_turn = None if self.goes_on else _new_turn(state, history)
+        self.session = Session.open(agent, state, config, bound, new_turn=new_turn)
+        if self.goes_on:
+            self.session.run["done"] = False
+            closing = closing_of(history)
+            self.session.removed = [message.id for message in closing if message.id]
+            history = history[: len(history) - len(closing)]
+        if is_sound(history, agent.by_name):
+            self.history: Sequence[AnyMessage] = history
+        else:
+            # Stored too: what comes out of the run has to be acceptable, whatever went in.
+            self.history = repair(history, agent.by_name, known)
+            self.session.messages += self.history
+            self.session.replaces = True
+            self.session.teller.tell("retry", reason="repair", detail="the history was made acceptable to providers")
+        self._stored = len(self.session.messages)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the run begins here."""
+        return self.session.is_new
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a stage before this one has ended the run."""
+        return not self.is_new and not self.goes_on and self.state.get("stop") is not None
+
+    @property
+    def conversation(self) -> list[AnyMessage]:
+        """The history with what this node added."""
+        return [*self.history, *self.session.messages[self._stored :]]
+
+    @property
+    def question(self) -> str:
+        """What the user asked."""
+        return read_trajectory(self.history).question
+
+    def begin(self) -> None:
+        """Tell that a run begins, and end it where it is over before a model is asked.
+
+        Raises:
+            Ended: It was cancelled, or a limit says so.
+            ValueError: It could not wait for a person, or was ended by a limit that is still the same.
+        """
+        self.start()
+        stop = self.over(BUDGETS)
+        if stop is not None:
+            raise Ended(stop)
+
+    def start(self) -> None:
+        """Tell that a run begins.
+
+        Raises:
+            ValueError: It has to wait for a person and cannot be stored.
+        """
+        session = self.session
+        if not session.is_new:
+            return
+        if self.agent.approvals and saver_of(session.config) is None:
+            raise ValueError(
+                "approve: a run that waits for a person has to be stored, and there is no checkpointer. Give one "
+                "(checkpointer=, see taograph.checkpoints.open) and a thread_id; the model was not asked"
+            )
+        session.teller.tell(
+            "run_started",
+            question=self.question,
+            limits=session.limits.to_dict(),
+            tools=list(self.agent.by_name),
+            model=session.bound.name,
+            protocol=session.bound.protocol,
+            protocol_reason=session.bound.why,
+        )
+
+    def over(self, rules: Sequence[Rule] = RULES) -> Stop | None:
+        """Why the run is over, by its limits and its cancellation; None if it is not.
+
+        Args:
+            rules: Those of the stop policy that are asked.
+
+        Raises:
+            ValueError: It goes on, and the limit that ended it is still the same.
+        """
+        cancel = current_cancellation()
+        if cancel is not None and cancel.reason is not None:
+            return self.stop("cancelled", cancel.reason)
+        stop = decide(self.progress(), rules)
+        if stop is not None and self.goes_on:
+            raise ValueError(
+                f"the run ended with {stop['reason']} ({stop['detail']}), and the limit is the same: raise it to go "
+                "on, as in context=Context(steps=30), or ask something new; the model was not asked"
+            )
+        return stop
+
+    def turn(self) -> None:
+        """A step begins: it counts against ``Limits.steps``."""
+        self.session.run["steps"] += 1
+        self.session.run["refused"] = {}
+        self.session.teller.turn(self.session.run["steps"])
+
+    def ask(
+        self, request: Sequence[AnyMessage], *, model: Runnable[Any, Any] | None = None, **options: Any
+    ) -> Steps[AIMessage]:
+        """Ask the model, as a step of the run; what it takes is told.
+
+        Args:
+            request: The messages after the system prompt, which is put before them.
+            model: The model, where it is not the run's own without tools.
+            **options: As :meth:`Session.ask`.
+
+        Raises:
+            Ended: It did not reply: the time is over, the run was cancelled, the model is down or refused.
+        """
+        session = self.session
+        self.turn()
+        before = (session.spent["input_tokens"] + session.spent["output_tokens"], session.spent["cost"])
+        try:
+            reply = yield from session.ask_to_fit(model or session.bound.model, request, **options)
+        except Cancelled as cut:
+            raise Ended(self.stop("cancelled", cut.reason)) from None
+        except TimedOut:
+            raise Ended(self.out_of_time()) from None
+        except GaveUp as failure:
+            refused = refusal_text(failure.error)
+            if refused is not None:
+                session.messages.append(AIMessage(refused))
+                raise Ended(self.stop("refusal", f"the model refused: {refused[:200]}")) from None
+            raise Ended(self.stop("model_error", failure.words)) from None
+        self.weigh(before)
+        session.budget()
+        return reply
+
+    def weigh(self, before: tuple[int, float]) -> None:
+        """Remember what the step took: the next one is expected to take as much."""
+        spent, run = self.session.spent, self.session.run
+        run["turn_tokens"] = spent["input_tokens"] + spent["output_tokens"] - before[0]
+        run["turn_cost"] = spent["cost"] - before[1]
+
+    def objection_to(self, answer: str) -> Steps[Objection]:
+        """What stands against an answer: a required tool that was not called, or what ``verify`` says."""
+        run = self.session.run
+        missing = [name for name in self.agent.require if name not in run["called"]]
+        if missing and not run["reminded"] and self.has_turn():
+            run["reminded"] = True
+            return self._objects(prompts.missing_tools(missing), "required_tool")
+        notes = [f"{name} was required and was not called" for name in missing]
+        if self.agent.verify is not None:
+            found = yield from objection(self.session, self.agent.verify, answer, self.conversation)
+            if found.text and run["objections"] < OBJECTIONS and self.has_turn():
+                run["objections"] += 1
+                return self._objects(prompts.OBJECTION.format(objection=found.text), "verify")
+            notes += [note for note in (found.note, found.text and f"verify still objects: {found.text}") if note]
+        return Objection(notes=tuple(notes))
+
+    def _objects(self, text: str, kind: str) -> Objection:
+        self.session.teller.tell("retry", reason=kind, detail=text)
+        return Objection(text, kind)
+
+    def close(
+        self, stop: Stop | None, answer: str | None, own: Mapping[str, Any] | None = None
+    ) -> Steps[dict[str, Any]]:
+        """What the node writes; the run is concluded here where no superstep is left for ``finish``.
+
+        Args:
+            stop: Why the run ends; None where it goes on.
+            answer: The model's own answer.
+            own: What is written to other channels.
+        """
+        session = self.session
+        update: dict[str, Any] = {"stop": stop, **(own or {})}
+        if session.is_new or self.goes_on:
+            update["answer"] = ""
+            if self.state.get("structured") is not None:
+                update["structured"] = None
+        if stop is not None:
+            self.close_calls(prompts.NOT_RUN.format(why=stop["detail"]))
+            if self.room < 2 or (answer is not None and self.agent.structure is None):
+                update |= yield from conclude(session, self.conversation, stop, answer)
+            elif answer is not None:
+                update["answer"] = answer
+        return {**session.update(self.state), **update}
+
+    def close_calls(self, why: str) -> None:
+        """Give a result to every call of the last reply that has none."""
+        self.session.messages += close_calls(open_calls(self.conversation), why)
+
+    def has_turn(self) -> bool:
+        """Whether another turn of the model would be allowed after this one."""
+        steps = self.session.limits.steps
+        return (steps is None or self.session.run["steps"] < steps) and self.room >= 2
+
+    def stop(self, reason: StopReason, detail: str) -> Stop:
+        """A stop at this step."""
+        return Stop(reason=reason, detail=detail, step=self.session.run["steps"])
+
+    def out_of_time(self) -> Stop:
+        """The stop where the model did not reply in time."""
+        return self.stop(
+            "deadline", f"the model had not replied when {self.session.limits.seconds:g} seconds were over"
+        )
+
+    def recursion_detail(self) -> str:
+        """Why a run stops whose supersteps are used up."""
+        limit = self.session.config.get("recursion_limit")
+        return f"recursion_limit={limit} leaves no room for another step after {self.session.run['steps']}"
+
+    def send_back(self, text: str, kind: str, detail: str = "") -> None:
+        """Tell the model something in the loop's own name."""
+        self.session.messages.append(feedback(text, kind))
+        self.session.teller.tell("retry", reason=kind, detail=detail or text)
+
+    def tell_thought(self, message: AIMessage) -> None:
+        """Tell the thought of a reply, if it has one."""
+        thought = thought_of(message)
+        if thought:
+            self.session.teller.tell("thought", text=thought)
+
+    def progress(self) -> Progress:
+        """The run as the stop policy looks at it."""
+        session, run = self.session, self.session.run
+        return Progress(
+            trajectory=read_trajectory(self.history, last=tail_needed(session.limits)),
+            limits=session.limits,
+            spent=session.spent,
+            steps=run["steps"],
+            turn_tokens=run["turn_tokens"],
+            turn_cost=run["turn_cost"],
+            nudged=run["nudged"],
+        )
+
+
+def _goes_on(state: State, history: Sequence[AnyMessage]) -> bool:
+    """Whether a run that a limit, a cancellation or a failing endpoint ended is to go on: nothing new was asked."""
+    run, stop = state.get("run"), state.get("stop")
+    if run is None or stop is None or stop["reason"] not in GOES_ON:
+        return False
+    place = user_turn(history)
+    return place is not None and (history[place].id or "") == run["turn"]
+
+
+def _new_turn(state: State, history: Sequence[AnyMessage]) -> str | None:
+    """Id of the user's message where a new run begins; None where one goes on.
+
+    A run is over once it has a stop; one that waits for a person, or was left by a crash, is not, unless the
+    user has said something new.
+    """
+    place = user_turn(history)
+    if place is None:
+        raise ValueError(
+            'messages: there is no message of the user to answer. Give {"messages": [("user", "your question")]}'
+        )
+    asked = history[place]
+    if is_blank(asked.content):
+        raise ValueError("messages: the last message of the user is empty. Write the question in it")
+    turn = asked.id or ""
+    run = state.get("run")
+    return turn if run is None or state.get("stop") is not None or run["turn"] != turn else None

@@ -1,0 +1,48 @@
+"""Telling what happens in a run, as it happens; see ``events.py`` for the vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from taograph.graphs.loop.events import utc_now
+from taograph.graphs.loop.internals import runtime_of
+
+
+class Teller:
+    """Tells what happens in a run, through LangGraph's custom stream.
+
+    Args:
+        config: The config of the node.
+        run: The run's id.
+        step: The turn at hand.
+    """
+
+    def __init__(self, config: RunnableConfig, run: str, step: int) -> None:
+        self._write = runtime_of(config).stream_writer
+        thread = (config.get("configurable") or {}).get("thread_id")
+        self.thread = None if thread is None else str(thread)
+        self.run = run
+        self.step = step
+
+    def turn(self, step: int) -> None:
+        """A turn begins: what the model streams from now on belongs to it."""
+        self.step = step
+        self._write({"taograph_turn": {"step": step, "thread": self.thread, "run": self.run}})
+
+    def tell(self, kind: str, **what: Any) -> None:
+        """Emit an event; see ``events.py`` for the kinds and their fields."""
+        self._write(
+            {
+                "taograph": {
+                    "type": kind,
+                    "step": self.step,
+                    "thread": self.thread,
+                    "run": self.run,
+                    "time": utc_now(),
+                    "path": [],
+                    **what,
+                }
+            }
+        )
