@@ -22,8 +22,12 @@ last row alone is not a state: ``graph.get_state`` puts it together.
 
 - ``"sync"``: a step is stored before the next begins. What is lost is the work of tasks that had not ended.
 - ``"async"`` (LangGraph's default): a step is stored while the next runs. Besides, the last step may be lost, with
-  what was paid for it; the run resumes from the one before and does it again.
-- ``"exit"``: stored when the run ends, is interrupted or fails with an exception. A killed process loses the run.
+  what was paid for it; the run resumes from the one before and does it again. Calls of tools that have effects wait
+  until what they belong to is stored, so none that must not be repeated is.
+- ``"exit"``: stored when the run ends, is interrupted or fails with an exception. A killed process loses the run, and
+  nobody knows of its calls.
+
+A graph within another has the durability that the outermost one was called with.
 
 SQLite is told to flush to disk at every commit, so that what is stored survives the loss of power too.
 
@@ -43,6 +47,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from taograph.checkpoints.forking import afork, checkpoint_at, fork
 from taograph.checkpoints.retention import Pruned, Thread, adelete, aprune, athreads, delete, prune, threads
 from taograph.checkpoints.saver import Checkpoints
 from taograph.postgres_urls import FORM
@@ -52,10 +57,13 @@ __all__ = [
     "Pruned",
     "Thread",
     "adelete",
+    "afork",
     "aopen",
     "aprune",
     "athreads",
+    "checkpoint_at",
     "delete",
+    "fork",
     "open",
     "prune",
     "threads",

@@ -93,7 +93,7 @@ def threads_fork(
     if at is not None and step is not None:
         raise typer.BadParameter("give --at or --step, not both", param_hint="--step")
     with kept.opened(checkpoints, must_exist=True) as saver:
-        from taograph.checkpoints.forking import checkpoint_at, fork
+        from taograph.checkpoints import checkpoint_at, fork
 
         source = kept.thread_named(saver, thread)
         new = to or _free(source, set(kept.ids(saver)))
