@@ -4,10 +4,11 @@
     python bench/checkpoints.py --turns 50 200     fewer turns
     python bench/checkpoints.py --write            into docs/benchmarks.md
 
-A turn is a question, a call of a tool, its result and an answer: 4 messages, about 2.3 kB of text. The model is
+A turn is a question, a call of a tool, its result and an answer: 4 messages, about 2.2 kB of text, which is taken
+from Python's reference (the same text over and over would shrink where a database compresses it). The model is
 scripted. The PostgreSQL server is started for the measurement, as the tests start theirs. A measurement ends when
-the database is larger than ``--most`` MB. Times are CPU seconds of the process; what the PostgreSQL server computes
-is not in them.
+the database is larger than ``--most`` MB. Times are by the clock and of the process's CPU; what the PostgreSQL server
+computes is only in the first.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -38,8 +40,17 @@ WHERE: Any = {"configurable": {"thread_id": "t"}}
 TURNS = [50, 200, 400, 1000]
 BACK = 500
 PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "langchain")
+REFERENCE = "\n".join(topics.values())
 
 Measure = Callable[[], float]
+Time = tuple[float, float]
+"""Seconds by the clock, and of CPU."""
+
+
+def passage(number: int, length: int) -> str:
+    """Some of the text, another for each number."""
+    start = number * 7919 % (len(REFERENCE) - length)
+    return REFERENCE[start : start + length]
 
 
 @tool(effects="none")
@@ -49,7 +60,7 @@ def read_page(number: int) -> str:
     Args:
         number: Which.
     """
-    return f"Page {number}. " + "The records of the station say little of the weather of that year. " * 15
+    return f"Page {number}.\n" + passage(number, 1000)
 
 
 def model() -> ScriptedModel:
@@ -57,7 +68,7 @@ def model() -> ScriptedModel:
 
     def reply(messages: list[BaseMessage]) -> Any:
         if messages[-1].type == "tool":
-            return "There is little in the records of that year, and nothing of the storm. " * 14
+            return "It says:\n" + passage(-len(messages), 1000)
         return AIMessage("", tool_calls=[call("read_page", {"number": len(messages)})])
 
     return ScriptedModel(replies=[reply], repeat=True)
@@ -68,9 +79,10 @@ class Kept:
     """What one way to keep a thread took."""
 
     megabytes: dict[int, float] = field(default_factory=dict)
-    seconds: dict[int, float] = field(default_factory=dict)
-    load_last: dict[int, float] = field(default_factory=dict)
-    load_back: dict[int, float] = field(default_factory=dict)
+    taken: dict[int, Time] = field(default_factory=dict)
+    load_last: dict[int, Time] = field(default_factory=dict)
+    load_back: dict[int, Time] = field(default_factory=dict)
+    ended: int | None = None
 
 
 @contextmanager
@@ -120,7 +132,8 @@ def size_of_database(server: PostgresServer, name: str) -> float:
 
     with psycopg.connect(server.url(database=name), autocommit=True) as connection:
         found = connection.execute(
-            "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'checkpoint%'"
+            "SELECT sum(pg_total_relation_size(oid)) FROM pg_class "
+            "WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
         ).fetchone()
     return float(found[0]) / 1e6 if found else 0.0
 
@@ -135,34 +148,46 @@ def their_graph(saver: Any) -> Any:
     return create_agent(model(), [read_page], checkpointer=saver)
 
 
+def now() -> Time:
+    return time.perf_counter(), time.process_time()
+
+
+def since(begun: Time) -> Time:
+    clock, cpu = now()
+    return clock - begun[0], cpu - begun[1]
+
+
 def keep(make: Callable[[Any], Any], saver: Any, size: Measure, turns: list[int], most: float) -> Kept:
     """Live a thread, and measure at some turns."""
-    kept, graph, taken = Kept(), make(saver), 0.0
+    kept, graph, taken = Kept(), make(saver), (0.0, 0.0)
     for turn in range(1, turns[-1] + 1):
-        question = {"messages": [("user", f"What does page {turn} say? " + "Tell me all. " * 12)]}
-        begun = time.process_time()
+        question = {"messages": [("user", f"What does page {turn} say? {passage(turn, 150)}")]}
+        begun = now()
         graph.invoke(question, WHERE, durability="sync")
-        taken += time.process_time() - begun
+        clock, cpu = since(begun)
+        taken = taken[0] + clock, taken[1] + cpu
         if turn in turns:
-            kept.megabytes[turn], kept.seconds[turn] = size(), taken
+            kept.megabytes[turn], kept.taken[turn] = size(), taken
             kept.load_last[turn] = load(graph, WHERE)
             if (earlier := back(saver)) is not None:
                 kept.load_back[turn] = load(graph, earlier)
-            print(f"  {turn} turns: {kept.megabytes[turn]:.1f} MB, {taken:.1f} s", file=sys.stderr, flush=True)
-        if turn % 10 == 0 and size() > most:
+            print(f"  {turn} turns: {kept.megabytes[turn]:.1f} MB, {taken[0]:.1f} s", file=sys.stderr, flush=True)
+        if turn % 10 == 0 and turn < turns[-1] and size() > most:
+            kept.ended = turn
             print(f"  {turn} turns: more than {most:g} MB", file=sys.stderr, flush=True)
             break
     return kept
 
 
-def load(graph: Any, config: Any) -> float:
-    """Milliseconds of CPU to read a state, the median of five."""
+def load(graph: Any, config: Any) -> Time:
+    """How long a state takes to read, the median of five."""
     times = []
     for _ in range(5):
-        begun = time.process_time()
+        begun = now()
         graph.get_state(config)
-        times.append(time.process_time() - begun)
-    return statistics.median(times) * 1000
+        times.append(since(begun))
+    clock, cpu = zip(*times, strict=True)
+    return statistics.median(clock), statistics.median(cpu)
 
 
 def back(saver: Any) -> Any:
@@ -176,32 +201,36 @@ def back(saver: Any) -> Any:
     return config
 
 
-def table(kept: dict[str, Kept], turns: list[int], most: float) -> str:
-    def row(name: str, values: dict[int, float], form: str) -> str:
-        cells = [form.format(values[turn]) if turn in values else f"> {most:g} MB" for turn in turns]
-        return f"| {name} | " + " | ".join(cells) + " |"
+def table(kept: dict[str, Kept], turns: list[int]) -> str:
+    """The figures; where a measurement was ended, a cell says at which turn."""
 
-    def block(title: str, pick: Callable[[Kept], dict[int, float]], form: str) -> list[str]:
-        head = [f"| {title} | " + " | ".join(f"{turn} turns" for turn in turns) + " |", "|---|" + "---:|" * len(turns)]
-        return [*head, *(row(name, pick(one), form) for name, one in kept.items()), ""]
-
-    far = [turn for turn in turns if any(turn in one.load_back for one in kept.values())]
-    lines = block("database", lambda one: one.megabytes, "{:,.1f} MB")
-    lines += block("time of all turns", lambda one: one.seconds, "{:,.1f} s")
-    lines += block("reading the last state", lambda one: one.load_last, "{:,.0f} ms")
-    if far:
-        lines += [f"| reading the state {BACK} steps back | " + " | ".join(f"{turn} turns" for turn in far) + " |"]
-        lines += ["|---|" + "---:|" * len(far)]
+    def block(title: str, pick: Callable[[Kept], dict[int, Any]], shown: Callable[[Any], str]) -> list[str]:
+        some = [turn for turn in turns if any(turn in pick(one) for one in kept.values())]
+        head = [f"| {title} | " + " | ".join(f"{turn:,} turns" for turn in some) + " |", "|---|" + "---:|" * len(some)]
+        rows = []
         for name, one in kept.items():
-            cells = [f"{one.load_back[turn]:,.0f} ms" if turn in one.load_back else "–" for turn in far]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            cells = [shown(pick(one)[turn]) if turn in pick(one) else f"ended at {one.ended}" for turn in some]
+            rows.append(f"| {name} | " + " | ".join(cells) + " |")
+        return [*head, *rows, ""]
+
+    return "\n".join(
+        [
+            *block("database", lambda one: one.megabytes, lambda size: f"{size:,.1f} MB"),
+            *block("time of all turns", lambda one: one.taken, lambda one: f"{one[0]:,.1f} s ({one[1]:,.1f})"),
+            *block("reading the last state", lambda one: one.load_last, milliseconds),
+            *block(f"reading the state {BACK} steps back", lambda one: one.load_back, milliseconds),
+        ]
+    )
+
+
+def milliseconds(one: Time) -> str:
+    return f"{one[0] * 1000:,.0f} ms ({one[1] * 1000:,.0f})"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, nargs="+", default=TURNS)
-    parser.add_argument("--most", type=float, default=1000.0, metavar="MB", help="where a measurement ends")
+    parser.add_argument("--most", type=float, default=10_000.0, metavar="MB", help="where a measurement ends (10,000)")
     parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks.md")
     options = parser.parse_args()
     turns = sorted(options.turns)
@@ -222,7 +251,7 @@ def main() -> int:
             print(name, file=sys.stderr, flush=True)
             with opened as (saver, size):
                 kept[name] = keep(make, saver, size, turns, options.most)
-    text = machine({name: version(name) for name in PACKAGES}) + "\n" + table(kept, turns, options.most)
+    text = machine({name: version(name) for name in PACKAGES}) + "\n" + table(kept, turns)
     print(text)
     if options.write:
         write("checkpoints", text)

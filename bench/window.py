@@ -10,18 +10,18 @@ import argparse
 import json
 import os
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
+from parser import machine, write
 
 from taograph import Context, Limits, create_react_graph, tool
 from taograph.models import ScriptedModel, call
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-SECTION = "context window"
+PACKAGES = ("langchain-core", "langgraph", "taograph")
 SUMMARY = "Entries were looked up one after the other; each speaks of a fox. " * 8
 STEPS = 100
 
@@ -96,14 +96,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the table on the page of benchmarks")
     options = parser.parse_args()
-    made = table()
+    made = machine({name: version(name) for name in PACKAGES}) + "\n" + table()
     print(made)
     if options.write:
-        begin, end = f"<!-- {SECTION}: begin -->\n", f"<!-- {SECTION}: end -->"
-        head, found, rest = PAGE.read_text("utf-8").partition(begin)
-        if not found or end not in rest:
-            raise SystemExit(f"{PAGE.name} has no markers for {SECTION}")
-        PAGE.write_text(f"{head}{begin}{made}\n{end}{rest.partition(end)[2]}", "utf-8")
+        write("context window", made)
 
 
 if __name__ == "__main__":
