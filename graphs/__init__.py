@@ -16,6 +16,7 @@ class _Strategies(Mapping[str, Callable[..., Any]]):
 
     _homes: Mapping[str, tuple[str, str]] = {
         "react": ("taograph.graphs.react", "create_react_graph"),
+        "direct": ("taograph.graphs.direct", "create_direct_graph"),
     }
 
     def __getitem__(self, name: str) -> Callable[..., Any]:

@@ -6,12 +6,13 @@ asks it anew what is left, and says what it has used, so sub-runs that run side 
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import astuple, dataclass, replace
+from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
 
@@ -21,6 +22,8 @@ from taograph.graphs.loop.stopping import StopReason
 
 # LangGraph keeps keys that begin so out of the metadata of checkpoints.
 _KEY = "__taograph_allowance"
+
+Countable = Literal["steps", "tool_calls"]
 
 SHARED: Mapping[StopReason, str] = {
     "step_limit": "steps",
@@ -47,12 +50,10 @@ class Used:
         return cls(steps, spent["tool_calls"], spent["input_tokens"] + spent["output_tokens"], spent["cost"])
 
     def __add__(self, other: Used) -> Used:
-        return Used(
-            self.steps + other.steps,
-            self.tool_calls + other.tool_calls,
-            self.tokens + other.tokens,
-            self.cost + other.cost,
-        )
+        return Used(*map(operator.add, astuple(self), astuple(other)))
+
+    def __or__(self, other: Used) -> Used:
+        return Used(*map(max, astuple(self), astuple(other)))
 
 
 class Allowance:
@@ -72,12 +73,34 @@ class Allowance:
         self._began = time.monotonic()
 
     def report(self, name: str, used: Used) -> None:
-        """A sub-run says what it has used up to now, its own sub-runs included."""
+        """A sub-run says what it has used up to now, its own sub-runs included; what it has claimed stands."""
         with self._lock:
-            self._children[name] = used
+            self._children[name] = used | self._children.get(name, Used())
             total = sum(self._children.values(), self._used)
         if self._above is not None:
             self._above.report(total)
+
+    def claim(self, name: str, what: Countable, total: int) -> int:
+        """A sub-run is about to take a step, or to call tools.
+
+        Args:
+            name: What it is called.
+            what: "steps" or "tool_calls".
+            total: How many it would have had then, in all.
+
+        Returns:
+            How many it may have in all: no more than the total, and fewer where those beside it were faster.
+        """
+        with self._lock:
+            others = sum((getattr(used, what) for one, used in self._children.items() if one != name), 0)
+            most = self._left[what]
+            granted = total if most is None else min(total, int(most) - others)
+            if self._above is not None:
+                own = others + getattr(self._used, what)
+                granted = min(granted, self._above.claim(what, own + granted) - own)
+            known = self._children.get(name, Used())
+            self._children[name] = replace(known, **{what: max(getattr(known, what), granted)})
+        return granted
 
     def left_for(self, name: str, elapsed: float) -> dict[str, float | None]:
         """What a sub-run may use in all, what it has used already included.
@@ -164,6 +187,10 @@ class Grant:
     def report(self, used: Used) -> None:
         """As :meth:`Allowance.report`."""
         self.allowance.report(self.name, used)
+
+    def claim(self, what: Countable, total: int) -> int:
+        """As :meth:`Allowance.claim`."""
+        return self.allowance.claim(self.name, what, total)
 
     def within(self, config: RunnableConfig) -> RunnableConfig:
         """A config that gives it to a sub-run."""

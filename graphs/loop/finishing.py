@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.allowance import SHARED
 from taograph.graphs.loop.calling import bind
-from taograph.graphs.loop.repair import close_calls
+from taograph.graphs.loop.forms import Unformed, ask_form
 from taograph.graphs.loop.session import GaveUp, Session
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop, StopReason
-from taograph.graphs.loop.structure import Structure, WrongForm
+from taograph.graphs.loop.structure import Structure
 from taograph.graphs.loop.trajectory import feedback, feedback_kind, read_trajectory
 from taograph.graphs.loop.window import COMPOSED
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import without_calls
 from taograph.graphs.protocols.native import text_of
 from taograph.graphs.protocols.recover import recover_tool_calls
-from taograph.models.failures import refuses_tools, status_of
 
 _SHOWN_OBSERVATIONS, _SHOWN_CHARS = 3, 600
 _ECHO_CHARS = 24
@@ -174,42 +171,26 @@ def _structured(
     instruction = prompts.STRUCTURE.format(name=structure.name, schema=json.dumps(structure.schema, ensure_ascii=False))
     if stop["reason"] != "final":
         instruction = f"{prompts.CLOSING.format(why=stop['detail'])} {instruction}"
-    talk: list[AnyMessage] = [*messages, feedback(instruction, "structure")]
-    ways = _ways(session.bound.model, structure)
-    problem, tried = "", 0
-    while tried <= session.limits.malformed:
-        try:
-            reply = yield from session.ask_to_fit(ways[0], talk, reserve=session.limits.reserve_seconds, quiet=True)
-            return structure.read(reply), stop
-        except WrongForm as wrong:
-            problem = str(wrong)
-            session.teller.tell("retry", reason="structured_output", detail=problem)
-        except Cancelled as cut:
-            why = f"cancelled before the required form was given: {cut.reason}"
-            return None, _without_structure(stop, why, "cancelled")
-        except TimedOut:
-            return None, _without_structure(stop, "no time was left to give the required form", "deadline")
-        except GaveUp as failure:
-            if len(ways) > 1 and (status_of(failure.error) in (400, 422) or refuses_tools(failure.error)):
-                del ways[: len(ways) - 1 if refuses_tools(failure.error) else 1]
-                session.teller.tell("retry", reason="structured_output", detail=failure.words)
-                continue
-            return None, _without_structure(stop, failure.words, "model_error")
-        tried += 1
-        if tried <= session.limits.malformed and not _may_ask(session, stop):
+    talk = [*messages, feedback(instruction, "structure")]
+    reserve = session.limits.reserve_seconds
+    try:
+        value = yield from ask_form(session, talk, structure, reserve=reserve, again=lambda: _may_ask(session, stop))
+    except Unformed as wrong:
+        if wrong.is_cut:
             why, limit = _no_call_left(session)
-            return None, _without_structure(stop, f"{why}, after {tried} that did not fit: {problem}", limit)
-        talk += _corrected(session, reply, prompts.STRUCTURE_WRONG.format(problems=problem))
-    tries = f"the answer did not fit response_format in {tried} tries: {problem}"
-    return None, _without_structure(stop, tries)
-
-
-def _corrected(session: Session, reply: AIMessage, wrong: str) -> list[AnyMessage]:
-    """A reply that did not fit and what is wrong with it; a call as text, where no tools may be offered next time."""
-    if reply.tool_calls and session.bound.protocol == "text":
-        return [reply, *close_calls(reply.tool_calls, wrong)]
-    said = text_of(reply) or json.dumps([call["args"] for call in reply.tool_calls], ensure_ascii=False)
-    return [AIMessage(said, response_metadata=reply.response_metadata), feedback(wrong, "structure")]
+            return None, _without_structure(
+                stop, f"{why}, after {wrong.tried} that did not fit: {wrong.problem}", limit
+            )
+        tries = f"the answer did not fit response_format in {wrong.tried} tries: {wrong.problem}"
+        return None, _without_structure(stop, tries)
+    except Cancelled as cut:
+        why = f"cancelled before the required form was given: {cut.reason}"
+        return None, _without_structure(stop, why, "cancelled")
+    except TimedOut:
+        return None, _without_structure(stop, "no time was left to give the required form", "deadline")
+    except GaveUp as failure:
+        return None, _without_structure(stop, failure.words, "model_error")
+    return value, stop
 
 
 def _no_call_left(session: Session) -> tuple[str, StopReason]:
@@ -221,18 +202,6 @@ def _without_structure(stop: Stop, why: str, reason: StopReason = "malformed_out
     if stop["reason"] != "final":
         return Stop(**{**stop, "detail": f"{stop['detail']}; {why}"})
     return Stop(reason=reason, detail=why, step=stop["step"])
-
-
-def _ways(model: BaseChatModel, structure: Structure) -> list[Runnable[Any, Any]]:
-    """Ways to ask for the form, best first: as a call that is forced, as one that is offered, as JSON in the text.
-
-    Some endpoints refuse a forced call, some any; some models take none.
-    """
-    ways: list[Runnable[Any, Any]] = []
-    for choice in ({"tool_choice": structure.name}, {}):
-        with contextlib.suppress(NotImplementedError, ValueError, TypeError):
-            ways.append(model.bind_tools([structure.tool], **choice))
-    return [*ways, model]
 
 
 def _ends_with(messages: Sequence[AnyMessage], answer: str) -> bool:

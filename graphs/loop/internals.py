@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -42,10 +42,18 @@ log = logging.getLogger("taograph.graphs")
 _SERVER = "langgraph_api_version"
 
 
-def node(name: str, core: Callable[[Any, RunnableConfig], Steps[Any]]) -> Runnable[Any, Any]:
-    """A node from a core: driven by threads under ``invoke``, by the event loop under ``ainvoke``."""
+def node(name: str, core: Callable[[Any, RunnableConfig], Steps[Any]], child: Any = None) -> Runnable[Any, Any]:
+    """A node from a core: driven by threads under ``invoke``, by the event loop under ``ainvoke``.
+
+    Args:
+        name: Its name.
+        core: What it does.
+        child: The graph that it runs, if any: LangGraph looks for it among what the function holds, to draw it and
+            to find its state.
+    """
 
     def sync(state: Any, config: RunnableConfig) -> Any:
+        _ = child  # held, to be found
         return drive(core(state, config))
 
     async def asynchronous(state: Any, config: RunnableConfig) -> Any:
@@ -249,5 +257,10 @@ def place_of(config: RunnableConfig) -> tuple[str, str] | None:
 
 def read_messages(config: RunnableConfig) -> list[Any]:
     """The messages of the state, for a node that was sent a payload of its own."""
+    return list(read_channels(config, ("messages",)).get("messages") or [])
+
+
+def read_channels(config: RunnableConfig, names: Sequence[str]) -> Any:
+    """Channels of the state by their names, without those that are empty."""
     read = (config.get("configurable") or {}).get(CONFIG_KEY_READ)
-    return list(read("messages") or []) if read is not None else []
+    return {} if read is None else read(list(names))

@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
+from taograph.graphs.loop.asking import Ended
 from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.internals import invocation_of
 from taograph.graphs.loop.session import GaveUp
@@ -63,7 +64,10 @@ class Turn(Stage):
         if hint is not None:
             run["nudged"] = True
             self.send_back(hint, "repeated_action")
-        self.turn()
+        try:
+            self.turn()
+        except Ended as end:
+            return end.stop
         before = (session.spent["input_tokens"] + session.spent["output_tokens"], session.spent["cost"])
         try:
             try:
@@ -114,9 +118,11 @@ class Turn(Stage):
         self.tell_thought(reply.message)
         self._tell_repairs(reply)
         runnable = [call for call in reply.message.tool_calls if call["id"] not in reply.refused]
-        limit = session.limits.tool_calls
+        limit, made = session.limits.tool_calls, session.spent["tool_calls"]
         if limit is not None:
-            left = limit - session.spent["tool_calls"]
+            if session.grant is not None:  # another part of the run may have taken some meanwhile
+                limit = min(limit, session.grant.claim("tool_calls", made + len(runnable)))
+            left = limit - made
             if left <= 0:
                 return self.stop("tool_call_limit", f"{session.spent['tool_calls']} of {limit} tool calls made")
             for call in runnable[left:]:

@@ -8,44 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Overwrite
 
-from taograph.calls import Cancelled, Steps, TimedOut
+from taograph.calls import Steps
 from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound
+from taograph.graphs.loop.asking import Asker, Ended
+from taograph.graphs.loop.beginning import goes_on, new_turn
 from taograph.graphs.loop.calling import bind
 from taograph.graphs.loop.effects import left_open
 from taograph.graphs.loop.finishing import closing_of, conclude
 from taograph.graphs.loop.internals import saver_of
 from taograph.graphs.loop.repair import close_calls, is_sound, open_calls, repair
-from taograph.graphs.loop.session import GaveUp, Session
-from taograph.graphs.loop.state import State
-from taograph.graphs.loop.stopping import BUDGETS, RULES, Progress, Rule, Stop, StopReason, decide, tail_needed
-from taograph.graphs.loop.trajectory import feedback, read_trajectory, user_turn
+from taograph.graphs.loop.session import Session
+from taograph.graphs.loop.state import Child, State
+from taograph.graphs.loop.stopping import BUDGETS, RULES, Progress, Rule, Stop, decide, tail_needed
+from taograph.graphs.loop.trajectory import feedback, read_trajectory
 from taograph.graphs.loop.verifying import objection
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.acceptable import is_blank
 from taograph.graphs.protocols.native import thought_of
-from taograph.models.failures import refusal_text
-
-# Endings that are not the answer's: such a run goes on where nothing new is asked on its thread.
-GOES_ON = frozenset(
-    {"step_limit", "tool_call_limit", "deadline", "token_limit", "cost_limit", "cancelled", "model_error"}
-)
 
 # What is asked about an answer may send a run on so often; then the answer stands, and the result says so.
 OBJECTIONS = 2
-
-
-class Ended(Exception):  # noqa: N818 - a signal within a strategy
-    """The run is over; ``stop`` is why."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__(stop["detail"])
-        self.stop = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +97,7 @@ def opened(agent: Agent, state: Any, config: RunnableConfig) -> Steps[tuple[Boun
     return bound, known
 
 
-class Stage:
+class Stage(Asker):
     """One node's part in a run.
 
     Args:
@@ -124,6 +112,7 @@ class Stage:
         history: The messages of the thread, acceptable to any provider.
         room: Supersteps that are left after this one.
         goes_on: Whether a run that a limit ended goes on here, with a higher one.
+        children: The sub-runs of the run that ended since the stage before this one.
     """
 
     def __init__(
@@ -133,9 +122,10 @@ class Stage:
         self.state = state
         self.room = state["remaining_steps"]
         history = state.get("messages") or []
-        self.goes_on = _goes_on(state, history)
-        new_turn = None if self.goes_on else _new_turn(state, history)
-        self.session = Session.open(agent, state, config, bound, new_turn=new_turn)
+        self.goes_on = goes_on(state, history)
+        begun = None if self.goes_on else new_turn(state, history)
+        self.session = Session.open(agent, state, config, bound, new_turn=begun)
+        self.children = self._counted()
         if self.goes_on:
             self.session.run["done"] = False
             closing = closing_of(history)
@@ -171,6 +161,17 @@ class Stage:
         """What the user asked."""
         return read_trajectory(self.history).question
 
+    def _counted(self) -> list[Child]:
+        """The sub-runs that ended since the last stage; their steps are steps of the run."""
+        known: list[Child] = [] if self.is_new else cast(Any, self.state).get("children") or []
+        run = self.session.run
+        fresh = known[run.get("children", 0) :]
+        if fresh:
+            run["children"] = len(known)
+            run["steps"] += sum(child["stop"]["step"] for child in fresh)
+            run["called"] = sorted({*run["called"], *(name for child in fresh for name in child["called"])})
+        return fresh
+
     def begin(self) -> None:
         """Tell that a run begins, and end it where it is over before a model is asked.
 
@@ -182,6 +183,9 @@ class Stage:
         stop = self.over(BUDGETS)
         if stop is not None:
             raise Ended(stop)
+        for child in self.children:
+            if child["shared"] or child["stop"]["reason"] == "cancelled":
+                raise Ended(self.stop(child["stop"]["reason"], f"{child['name']}: {child['stop']['detail']}"))
 
     def start(self) -> None:
         """Tell that a run begins.
@@ -227,50 +231,6 @@ class Stage:
             )
         return stop
 
-    def turn(self) -> None:
-        """A step begins: it counts against ``Limits.steps``."""
-        self.session.run["steps"] += 1
-        self.session.run["refused"] = {}
-        self.session.teller.turn(self.session.run["steps"])
-
-    def ask(
-        self, request: Sequence[AnyMessage], *, model: Runnable[Any, Any] | None = None, **options: Any
-    ) -> Steps[AIMessage]:
-        """Ask the model, as a step of the run; what it takes is told.
-
-        Args:
-            request: The messages after the system prompt, which is put before them.
-            model: The model, where it is not the run's own without tools.
-            **options: As :meth:`Session.ask`.
-
-        Raises:
-            Ended: It did not reply: the time is over, the run was cancelled, the model is down or refused.
-        """
-        session = self.session
-        self.turn()
-        before = (session.spent["input_tokens"] + session.spent["output_tokens"], session.spent["cost"])
-        try:
-            reply = yield from session.ask_to_fit(model or session.bound.model, request, **options)
-        except Cancelled as cut:
-            raise Ended(self.stop("cancelled", cut.reason)) from None
-        except TimedOut:
-            raise Ended(self.out_of_time()) from None
-        except GaveUp as failure:
-            refused = refusal_text(failure.error)
-            if refused is not None:
-                session.messages.append(AIMessage(refused))
-                raise Ended(self.stop("refusal", f"the model refused: {refused[:200]}")) from None
-            raise Ended(self.stop("model_error", failure.words)) from None
-        self.weigh(before)
-        session.budget()
-        return reply
-
-    def weigh(self, before: tuple[int, float]) -> None:
-        """Remember what the step took: the next one is expected to take as much."""
-        spent, run = self.session.spent, self.session.run
-        run["turn_tokens"] = spent["input_tokens"] + spent["output_tokens"] - before[0]
-        run["turn_cost"] = spent["cost"] - before[1]
-
     def objection_to(self, answer: str) -> Steps[Objection]:
         """What stands against an answer: a required tool that was not called, or what ``verify`` says."""
         run = self.session.run
@@ -307,6 +267,8 @@ class Stage:
             update["answer"] = ""
             if self.state.get("structured") is not None:
                 update["structured"] = None
+            if self.is_new and cast(Any, self.state).get("children"):
+                update["children"] = Overwrite([])
         if stop is not None:
             self.close_calls(prompts.NOT_RUN.format(why=stop["detail"]))
             if self.room < 2 or (answer is not None and self.agent.structure is None):
@@ -321,18 +283,7 @@ class Stage:
 
     def has_turn(self) -> bool:
         """Whether another turn of the model would be allowed after this one."""
-        steps = self.session.limits.steps
-        return (steps is None or self.session.run["steps"] < steps) and self.room >= 2
-
-    def stop(self, reason: StopReason, detail: str) -> Stop:
-        """A stop at this step."""
-        return Stop(reason=reason, detail=detail, step=self.session.run["steps"])
-
-    def out_of_time(self) -> Stop:
-        """The stop where the model did not reply in time."""
-        return self.stop(
-            "deadline", f"the model had not replied when {self.session.limits.seconds:g} seconds were over"
-        )
+        return super().has_turn() and self.room >= 2
 
     def recursion_detail(self) -> str:
         """Why a run stops whose supersteps are used up."""
@@ -362,31 +313,3 @@ class Stage:
             turn_cost=run["turn_cost"],
             nudged=run["nudged"],
         )
-
-
-def _goes_on(state: State, history: Sequence[AnyMessage]) -> bool:
-    """Whether a run that a limit, a cancellation or a failing endpoint ended is to go on: nothing new was asked."""
-    run, stop = state.get("run"), state.get("stop")
-    if run is None or stop is None or stop["reason"] not in GOES_ON:
-        return False
-    place = user_turn(history)
-    return place is not None and (history[place].id or "") == run["turn"]
-
-
-def _new_turn(state: State, history: Sequence[AnyMessage]) -> str | None:
-    """Id of the user's message where a new run begins; None where one goes on.
-
-    A run is over once it has a stop; one that waits for a person, or was left by a crash, is not, unless the
-    user has said something new.
-    """
-    place = user_turn(history)
-    if place is None:
-        raise ValueError(
-            'messages: there is no message of the user to answer. Give {"messages": [("user", "your question")]}'
-        )
-    asked = history[place]
-    if is_blank(asked.content):
-        raise ValueError("messages: the last message of the user is empty. Write the question in it")
-    turn = asked.id or ""
-    run = state.get("run")
-    return turn if run is None or state.get("stop") is not None or run["turn"] != turn else None

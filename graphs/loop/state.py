@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -38,6 +39,7 @@ class Bookkeeping(TypedDict):
         left: Active seconds that were left after the last turn; None for no limit.
         done: Whether the answer is given.
         gauge: What is known of the model's window, and what was counted.
+        children: How many of the run's sub-runs are counted in ``steps`` and ``called``.
     """
 
     id: str
@@ -56,6 +58,7 @@ class Bookkeeping(TypedDict):
     left: float | None
     done: bool
     gauge: NotRequired[Gauge]
+    children: NotRequired[int]
 
 
 def latest(plan: Plan, written: Sequence[Plan]) -> Plan:
@@ -70,6 +73,26 @@ StoredPlan = Annotated[Plan, DeltaChannel(latest, snapshot_frequency=1)]
 def add_spent(left: Spent | None, right: Spent) -> Spent:
     """Add what was spent; the order of the additions does not matter."""
     return {key: left[key] + right[key] for key in left} if left else right  # type: ignore[literal-required,return-value]
+
+
+class Child(TypedDict):
+    """The record of a sub-run.
+
+    Attributes:
+        name: The strategy that was run.
+        about: What for, such as the step of a plan.
+        stop: Why it ended; ``step`` is the number of its turns.
+        spent: What it used, which is part of what the run used.
+        shared: Whether it ended by a limit that it shares with the run.
+        called: Names of the tools that it called.
+    """
+
+    name: str
+    about: str
+    stop: Stop
+    spent: Spent
+    shared: bool
+    called: list[str]
 
 
 class Input(TypedDict):
@@ -108,6 +131,22 @@ class State(TypedDict):
     run: Bookkeeping
     window: StoredPlan
     clock: Annotated[Clock, merge_clock]
+
+
+class StrategyState(State):
+    """The channels of a strategy that runs other graphs."""
+
+    children: Annotated[list[Child], operator.add]
+
+
+class StrategyOutput(Output):
+    """What such a strategy gives.
+
+    Attributes:
+        children: Its sub-runs, in the order in which they ended.
+    """
+
+    children: Annotated[list[Child], operator.add]
 
 
 class ActInput(TypedDict):

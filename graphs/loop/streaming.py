@@ -60,7 +60,9 @@ class StepReader:
                     yield _placed(where, event)
             case "messages":
                 chunk, metadata = data
-                if isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == "reason":
+                # What a tool's own model says, or a closing answer, is no thought.
+                thinks = where in self._turns and metadata.get("langgraph_node") not in ("act", "finish")
+                if isinstance(chunk, AIMessageChunk) and thinks:
                     yield from self._deltas(where, chunk)
             case "updates" if isinstance(data, Mapping) and "__interrupt__" in data:
                 for interrupt in data["__interrupt__"]:

@@ -91,6 +91,26 @@ def feedback(text: str, kind: str) -> HumanMessage:
     return HumanMessage(text, additional_kwargs={_FEEDBACK: kind})
 
 
+def instructed(messages: Sequence[AnyMessage], text: str, kind: str) -> list[AnyMessage]:
+    """A request whose last words are an instruction of the strategy's own.
+
+    It stands in the user's last message where that is the last one: not every chat template takes two in a row.
+
+    Args:
+        messages: The conversation.
+        text: The instruction.
+        kind: What kind it is.
+    """
+    last = messages[-1] if messages else None
+    if not isinstance(last, HumanMessage):
+        return [*messages, feedback(text, kind)]
+    if isinstance(last.content, str):
+        content: Any = f"{last.content}\n\n{text}"
+    else:
+        content = [*last.content, {"type": "text", "text": text}]
+    return [*messages[:-1], last.model_copy(update={"content": content})]
+
+
 def mark(message: HumanMessage, kind: str) -> HumanMessage:
     """A message that was made in the user's name, as one that is not a turn of the user."""
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, _FEEDBACK: kind}})

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 EMPTY = "Your last reply was empty. Call a tool, or answer the question with what you know from the observations."
 CUT = "Your last reply was cut off at the length limit. Reply again, shorter: one tool call, or a brief answer."
 BROKEN = "Your last reply could not be read. Reply again: one tool call with valid JSON, or the answer as text."
+NO_WORDS = "Your last reply was empty. Reply again, in words."
+SHORTER = "Your last reply was cut off at the length limit. Reply again, shorter."
+NO_TOOL = "There is no tool to call here. Reply again, in words."
 NOT_RUN = "Not run: {why}."
 CLOSING = (
     "The run ends here ({why}). Do not call a tool. Answer the question as well as the observations above "
@@ -15,6 +18,10 @@ CLOSING = (
 STRUCTURE = (
     "Give the final answer now in the required form: call the tool {name} with it. If you cannot call it, reply "
     "with nothing but the JSON object. Its schema: {schema}"
+)
+FORM = (
+    "Give it in the required form: call the tool {name} with it. If you cannot call it, reply with nothing but the "
+    "JSON object. Its schema: {schema}"
 )
 STRUCTURE_WRONG = "That does not fit the required form: {problems}. Correct it and give it again."
 OBJECTION = "Before this answer can be given: {objection}\nMend it, with another tool call if you need one."

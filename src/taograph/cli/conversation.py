@@ -85,6 +85,8 @@ class Conversation:
         while True:
             with self._renderer:
                 waiting = self._stretch(given)
+                if not waiting and self._renderer.last_stop is None:
+                    self._tell_what_is_stored()
             if not waiting:
                 return self._renderer.last_stop
             if self._interrupts.draining:
@@ -152,6 +154,26 @@ class Conversation:
             lost = str(error).partition(". ")[0]
             raise CommandError(lost, fixes=("`tao resume` goes on from what is stored",)) from error
         return self._in_order(waiting)
+
+    def _tell_what_is_stored(self) -> None:
+        """Tell how a run ended of which nothing was left to do: the process before died when all had been done.
+
+        Then its last step has only to be stored, and LangGraph streams nothing.
+        """
+        from taograph.graphs.loop.events import utc_now
+
+        values = self._graph.get_state(self._config).values
+        stop, run = values.get("stop"), values.get("run")
+        if not isinstance(stop, Mapping) or not isinstance(run, Mapping):
+            return
+        thread = self._config["configurable"].get("thread_id")
+        head: Any = {"step": stop["step"], "thread": thread, "run": run["id"], "time": utc_now(), "path": []}
+        ended: Any = {**head, "type": "stop", "reason": stop["reason"], "detail": stop["detail"]}
+        self._renderer.event(ended)
+        answer: Any = {**head, "type": "answer", "text": values.get("answer") or "", "spent": values["spent"]}
+        if values.get("structured") is not None:
+            answer["structured"] = values["structured"]
+        self._renderer.event(answer)
 
     def _in_order(self, waiting: list[Waiting]) -> list[Waiting]:
         """As the model made the calls, and as `tao resume` finds them; they came as their tasks got there."""

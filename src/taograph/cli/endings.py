@@ -70,7 +70,7 @@ def say_how_to_go_on(place: Place, reason: str | None, budget: Mapping[str, Any]
         reason: Why it was stopped.
         budget: Its last ``budget`` event.
     """
-    from taograph.graphs.loop.stage import GOES_ON
+    from taograph.graphs.loop.beginning import GOES_ON
 
     if reason not in GOES_ON:
         return
@@ -101,8 +101,13 @@ def raise_of(limit: str, limits: Mapping[str, Any], spent: Mapping[str, Any], st
     return option_of(limit), f"{enough:.10g}"
 
 
-def in_use(error: ThreadBusyError) -> CommandError:
-    """What to say where another run has the thread."""
+def in_use(error: ThreadBusyError, *, waits: bool = True) -> CommandError:
+    """What to say where another run has the thread.
+
+    Args:
+        error: Which.
+        waits: Whether the command can wait for that run, or end it.
+    """
     who = f"process {error.pid} on {error.host}" if error.pid else "another run"
     since = f", since {error.since.astimezone():%Y-%m-%d %H:%M:%S}" if error.since else ""
     return CommandError(
@@ -110,6 +115,8 @@ def in_use(error: ThreadBusyError) -> CommandError:
         fixes=(
             "wait until that run has ended, or let this one wait: --if-busy enqueue",
             "--if-busy interrupt ends that run with what it has, then does this",
-        ),
+        )
+        if waits
+        else ("wait until that run has ended, or end it",),
         code=EXIT_BUSY,
     )

@@ -41,7 +41,7 @@ class Reader:
         """How it stands."""
         snapshot = self.snapshot(thread)
         standing = standing_of(snapshot)
-        if snapshot.next != ("__start__",):
+        if [task.name for task in snapshot.tasks] != ["__start__"]:
             return standing
         # The question of a run that has not taken its first step is not among the messages yet.
         found = self._saver.get_tuple(_config(thread))

@@ -92,7 +92,7 @@ class Standing:
 
 def standing_of(snapshot: StateSnapshot) -> Standing:
     """How a thread stands, by its state as any of our graphs reads it."""
-    from taograph.graphs.loop.stage import GOES_ON
+    from taograph.graphs.loop.beginning import GOES_ON
     from taograph.graphs.loop.trajectory import user_turn
 
     values = snapshot.values
@@ -101,7 +101,7 @@ def standing_of(snapshot: StateSnapshot) -> Standing:
     run, stop = values.get("run"), values.get("stop")
     run, stop = (each if isinstance(each, Mapping) else None for each in (run, stop))  # or it is not one of ours
     waiting = tuple(Waiting.read(each.id, each.value) for each in snapshot.interrupts)
-    ended = stop if stop is not None and not snapshot.next else None
+    ended = stop if stop is not None and not snapshot.tasks else None
     return Standing(
         state=_state(snapshot, stop, waiting),
         question="" if place is None else str(messages[place].text),
@@ -119,7 +119,7 @@ def _state(snapshot: StateSnapshot, stop: Any, waiting: tuple[Waiting, ...]) -> 
         return "waiting"
     if any(task.error is not None for task in snapshot.tasks):
         return "failed"
-    if snapshot.next:
+    if snapshot.tasks:  # `next` leaves out those that have ended, and are stored, in a step that is not
         return "unfinished"
     if stop is None:
         return "answered" if snapshot.values.get("messages") else "new"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from json import dumps
@@ -127,7 +127,7 @@ def threads_prune(
 ) -> int:
     """Delete threads that were not used for some time, with all that is kept along with them.
 
-    One that is in use is left. Threads that wait for you are deleted too when they are that old: --dry-run tells.
+    Those that are in use are left. Threads that wait for you are deleted too when they are that old: --dry-run tells.
 
     \b
     tao threads prune --older-than 30d --dry-run
@@ -140,13 +140,17 @@ def threads_prune(
 
         if dry_run:
             before = datetime.now(UTC) - age
-            old = [(each, _standing(Reader(saver), each)) for each in threads(saver) if each.updated < before]
+            reader = Reader(saver)
+            there = [each for each in threads(saver) if each.updated < before]
+            busy = [each.id for each in there if reader.busy(each.id)]
+            old = [(each, _standing(reader, each)) for each in there if each.id not in busy]
             if old:
                 _show(old)
             what = "would lose its earlier steps" if keep_latest else "would be deleted"
             many = "would lose their earlier steps" if keep_latest else what
             taken = size(sum(each.size for each, _ in old))
             typer.echo(f"{count(len(old), 'thread')} {many if len(old) != 1 else what}; {taken} in all.")
+            _left(busy)
             return 0
         done = prune(saver, age, keep_latest=keep_latest)
     what = "cut to the last state" if keep_latest else "deleted"
@@ -154,6 +158,7 @@ def threads_prune(
     typer.echo(f"{count(len(names), 'thread')} {what}, {size(done.freed)} given back.")
     for name in names:
         typer.echo(f"  {one_line(name, 200)}")
+    _left(done.busy)
     return 0
 
 
@@ -170,6 +175,7 @@ def threads_delete(
     """
     with kept.opened(checkpoints, must_exist=True) as saver:
         from taograph.checkpoints import delete
+        from taograph.writers import ThreadBusyError
 
         reader = Reader(saver)
         found = [*dict.fromkeys(kept.thread_named(saver, name) for name in names)]
@@ -181,11 +187,19 @@ def threads_delete(
             if not yes and not confirm(f"Delete thread {id!r} ({_about(reader, id)}) for good?", default=False):
                 say("Left as it is.")
                 continue
-            if busy := reader.busy(id):
-                raise in_use(busy)
-            delete(saver, id)
+            try:
+                delete(saver, id)
+            except ThreadBusyError as error:
+                raise in_use(error, waits=False) from error
             typer.echo(f"Deleted {id}.")
     return 0
+
+
+def _left(busy: Sequence[str]) -> None:
+    """Say which threads stay because they are in use."""
+    if busy:
+        names = ", ".join(one_line(name, 200) for name in busy)
+        typer.echo(f"{count(len(busy), 'thread')} left, in use: {names}")
 
 
 def _rows(saver: Checkpoints, *, most: int | None, open_: bool) -> Iterator[tuple[Thread, Standing | None]]:
