@@ -304,8 +304,16 @@ def test_a_thread_has_one_run_at_a_time(tmp_path: Path) -> None:
             done = tao(tmp_path, *command)
             assert done.returncode == 5
             assert done.stderr.startswith(f"tao: thread 't' is in use by process {process.pid} on ")
-            assert "--if-busy" in done.stderr
+            assert ("--if-busy" in done.stderr) == (command[0] != "threads"), "what this command can do"
             assert "configurable" not in done.stderr
+        for more, said in (
+            ([], "0 threads deleted, 0 bytes given back."),
+            (["--dry-run"], "0 threads would be deleted"),
+        ):
+            done = tao(tmp_path, "threads", "prune", "--older-than", "0s", *more)
+            assert done.returncode == 0
+            assert done.stdout.startswith(said)
+            assert done.stdout.endswith("1 thread left, in use: t\n")
         assert len(server.requests) == 2
         done = tao(tmp_path, "run", "Hello?", "--thread", "t", "--if-busy", "interrupt")
         assert done.returncode == 0

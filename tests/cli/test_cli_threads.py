@@ -11,6 +11,8 @@ import pytest
 from fake_openai_server import FakeOpenAI, Reply
 from postgres_server import Unavailable, running
 
+from taograph.checkpoints.sqlite import SqliteCheckpoints
+
 ADD = [Reply("I add.", calls=[("calculator", {"expression": f"{n}+{n}"})]) for n in range(9)]
 ASK = Reply(calls=[("ask_person", {"question": "Which color?"})])
 
@@ -45,6 +47,33 @@ def test_threads_are_listed_with_how_they_stand(three: Any) -> None:
         assert lines[2].endswith("Paint it red.")
         assert "answered" in lines[3]
     assert "\x1b" not in three("threads").out
+
+
+# Cut off after a task has stored what it wrote, and before the step is stored: LangGraph's `next` is empty then.
+@pytest.mark.parametrize(("step", "replies"), [(0, 2), (1, 1), (3, 0)])
+def test_a_step_that_was_not_stored_is_unfinished(
+    tao: Any, monkeypatch: pytest.MonkeyPatch, step: int, replies: int
+) -> None:
+    put = SqliteCheckpoints.put
+
+    def full(self: Any, config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
+        if metadata["step"] == step:
+            raise OSError("disk full")
+        return put(self, config, checkpoint, metadata, versions)
+
+    with FakeOpenAI([ADD[1], "It is 2."]) as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteCheckpoints, "put", full)
+            assert run(tao, server, "t", "What is 1+1?").code == 1
+        asked = len(server.requests)
+        found = listed(tao)["t"]
+        assert (found["state"], found["goes_on"]) == ("unfinished", True)
+        assert found["question"] == "What is 1+1?"
+        done = tao("resume", "t")
+        assert "Answer: It is 2." in done.out
+        assert done.code == 0
+        assert len(server.requests) == asked + replies, "no reply is paid for twice"
+        assert listed(tao)["t"]["state"] == "answered"
 
 
 def test_threads_as_json(three: Any) -> None:

@@ -117,10 +117,14 @@ class PostgresCheckpoints(Checkpoints, PostgresSaver):
         return execute("SELECT to_regclass(?)", name) != [(None,)]
 
     def own_tables(self, execute: Execute) -> list[str]:
-        """Names of taograph's own tables that have rows of threads, in the schema where they are made."""
+        """Names of taograph's own tables that have rows of threads, in the schema where they are made.
+
+        Which run has a thread is no part of it.
+        """
         found = execute(
             "SELECT table_name FROM information_schema.columns WHERE table_schema = current_schema() "
-            "AND starts_with(table_name, 'taograph_') AND column_name = 'thread_id'"
+            "AND starts_with(table_name, 'taograph_') AND column_name = 'thread_id' "
+            "AND table_name <> 'taograph_writers'"
         )
         return [str(name) for (name,) in found]
 

@@ -15,6 +15,7 @@ A LangGraph server has a retention of its own: ``"checkpointer": {"ttl": {"strat
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -61,11 +62,13 @@ class Pruned:
         deleted: Ids of threads that are gone.
         shortened: Ids of threads of which the last state is left.
         freed: Bytes that their rows took.
+        busy: Ids of threads that are as old, and were left because a run has them.
     """
 
     deleted: tuple[str, ...]
     shortened: tuple[str, ...]
     freed: int
+    busy: tuple[str, ...] = ()
 
 
 def goes_along(table: str) -> None:
@@ -91,9 +94,12 @@ def delete(saver: BaseCheckpointSaver[Any], thread: str) -> bool:
 
     Returns:
         Whether there was one.
+
+    Raises:
+        ThreadBusyError: A run has it; nothing was deleted.
     """
     ours = _ours(saver)
-    with ours.transaction() as execute:
+    with _alone(ours, thread), ours.transaction() as execute:
         there_was = delete_rows(ours, execute, thread)
     if there_was:
         ours.give_back()
@@ -107,7 +113,7 @@ def prune(
     keep_latest: bool = False,
     now: datetime | None = None,
 ) -> Pruned:
-    """Delete threads that were not used for some time. One that is used just then is left as it is.
+    """Delete threads that were not used for some time. One that a run has is left as it is, whatever that waits for.
 
     Args:
         saver: As ``open`` or ``aopen`` hands it out.
@@ -118,22 +124,28 @@ def prune(
     Raises:
         ValueError: The time has no zone, or is negative.
     """
+    from taograph.writers import ThreadBusyError
+
     ours = _ours(saver)
     before = _moment(older_than, now)
-    deleted, shortened, freed = [], [], 0
+    deleted, shortened, busy, freed = [], [], [], 0
     for thread in threads(ours):
         if thread.updated >= before:
             continue
-        if keep_latest:
-            if shorten(ours, thread.id):
-                shortened.append(thread.id)
-                freed += thread.size - _sizes(ours, thread.id).get(thread.id, 0)
-        elif _delete_unused(ours, thread, before):
-            deleted.append(thread.id)
-            freed += thread.size
+        try:
+            with _alone(ours, thread.id):
+                if keep_latest:
+                    if shorten(ours, thread.id):
+                        shortened.append(thread.id)
+                        freed += thread.size - _sizes(ours, thread.id).get(thread.id, 0)
+                elif _delete_unused(ours, thread, before):
+                    deleted.append(thread.id)
+                    freed += thread.size
+        except ThreadBusyError:
+            busy.append(thread.id)
     if deleted or shortened:
         ours.give_back()
-    return Pruned(tuple(deleted), tuple(shortened), freed)
+    return Pruned(tuple(deleted), tuple(shortened), freed, tuple(busy))
 
 
 async def athreads(saver: BaseCheckpointSaver[Any]) -> list[Thread]:
@@ -202,6 +214,13 @@ def shorten(saver: Checkpoints, thread: str) -> bool:
                 )
         saver.drop_values(execute, thread)
         return execute("SELECT count(*) FROM checkpoints WHERE thread_id = ?", thread) != before
+
+
+def _alone(saver: Checkpoints, thread: str) -> AbstractContextManager[None]:
+    """Have a thread to oneself: a run of one of our graphs that has it would go on with what is not there."""
+    from taograph.writers import Wanted, hold
+
+    return hold(Wanted(saver, thread))
 
 
 def _heads(execute: Execute, thread: str) -> dict[str, str]:
