@@ -23,6 +23,7 @@ from taograph.cancel import Cancellation, current_cancellation
 from taograph.threads import ThreadPool
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 # Models and tools have pools of their own: a tool that runs a graph waits for a model, never the reverse.
 MODEL_THREADS = ThreadPool(256, "taograph-model")
@@ -97,12 +98,23 @@ Steps = Generator[Call | Pause, Any, T]
 def drive(steps: Steps[T]) -> T:
     """Run a core to its end from synchronous code."""
     cancel = current_cancellation()
+    return take(steps, lambda wanted: _make(wanted, cancel))
+
+
+async def adrive(steps: Steps[T]) -> T:
+    """Run a core to its end on the event loop, without blocking it."""
+    cancel = current_cancellation()
+    return await atake(steps, lambda wanted: _amake(wanted, cancel))
+
+
+def take(steps: Generator[W, Any, T], make: Callable[[W], Any]) -> T:
+    """Take the steps of any core: what it yields is made, and it is sent what came of that."""
     try:
         wanted = next(steps)
         while True:
             try:
-                result = _make(wanted, cancel)
-            except BaseException as error:  # noqa: BLE001 - the core decides what it means
+                result = make(wanted)
+            except BaseException as error:  # noqa: BLE001 - the core decides what it means, KeyboardInterrupt included
                 wanted = steps.throw(error)
             else:
                 wanted = steps.send(result)
@@ -110,15 +122,14 @@ def drive(steps: Steps[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-async def adrive(steps: Steps[T]) -> T:
-    """Run a core to its end on the event loop, without blocking it."""
-    cancel = current_cancellation()
+async def atake(steps: Generator[W, Any, T], make: Callable[[W], Awaitable[Any]]) -> T:
+    """The async twin of :func:`take`."""
     try:
         wanted = next(steps)
         while True:
             try:
-                result = await _amake(wanted, cancel)
-            except BaseException as error:  # noqa: BLE001 - the core decides what it means
+                result = await make(wanted)
+            except BaseException as error:  # noqa: BLE001 - the end of the task included
                 wanted = steps.throw(error)
             else:
                 wanted = steps.send(result)

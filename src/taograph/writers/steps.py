@@ -1,7 +1,7 @@
 """Waiting for a thread, sync and async from one core: a generator that yields what is to be done, or waited for.
 
-Not the steps of :mod:`taograph.calls`: what takes a lock must not be given up half-way, and who waits in line is
-woken by those before, not by a clock.
+Not the calls of :mod:`taograph.calls`, though taken in the same way: what takes a lock must not be given up
+half-way, and who waits in line is woken by those before, not by a clock.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from taograph.calls import atake, take
 from taograph.cancel import Cancellation
 from taograph.threads import ThreadPool
 from taograph.writers.turns import Turn
@@ -49,35 +50,18 @@ Steps = Generator[Do | Wait, Any, T]
 
 def drive(steps: Steps[T], cancel: Cancellation | None) -> T:
     """Take the steps from synchronous code."""
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                result = _wait(wanted, cancel) if isinstance(wanted, Wait) else wanted.func()
-            except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt included: the core lets go
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(result)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return take(steps, lambda wanted: _wait(wanted, cancel) if isinstance(wanted, Wait) else wanted.func())
 
 
 async def adrive(steps: Steps[T], cancel: Cancellation | None) -> T:
     """Take the steps on the event loop, without blocking it."""
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                if isinstance(wanted, Wait):
-                    result = await _await(wanted, cancel)
-                else:
-                    result = await (wanted.afunc() if wanted.afunc else away(wanted.func))
-            except BaseException as error:  # noqa: BLE001 - the end of the task included
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(result)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+
+    def make(wanted: Do | Wait) -> Awaitable[Any]:
+        if isinstance(wanted, Wait):
+            return _await(wanted, cancel)
+        return wanted.afunc() if wanted.afunc else away(wanted.func)
+
+    return await atake(steps, make)
 
 
 async def away(func: Callable[[], T]) -> T:
