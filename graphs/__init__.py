@@ -17,6 +17,7 @@ class _Strategies(Mapping[str, Callable[..., Any]]):
     _homes: Mapping[str, tuple[str, str]] = {
         "react": ("taograph.graphs.react", "create_react_graph"),
         "direct": ("taograph.graphs.direct", "create_direct_graph"),
+        "self_consistency": ("taograph.graphs.self_consistency", "create_self_consistency_graph"),
     }
 
     def __getitem__(self, name: str) -> Callable[..., Any]:

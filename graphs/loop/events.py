@@ -163,6 +163,13 @@ class PlanEvent(Header):
     plan: list[dict[str, Any]]
 
 
+class VoteEvent(Header):
+    """How a vote among samples stands; the fields of ``Votes`` in ``graphs/parts/voting.py``."""
+
+    type: Literal["vote"]
+    votes: dict[str, Any]
+
+
 class ChildEvent(Header):
     """An event of a nested graph, with its path."""
 
@@ -198,6 +205,7 @@ Event = (
     | ApprovedEvent
     | BudgetEvent
     | PlanEvent
+    | VoteEvent
     | ChildEvent
     | StopEvent
     | AnswerEvent

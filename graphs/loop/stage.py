@@ -54,7 +54,9 @@ class Objection:
 Body = Callable[["Stage", Any], Steps[dict[str, Any]]]
 
 
-def stage(agent: Agent, body: Body, *, after: int = 1) -> Callable[[Any, RunnableConfig], Steps[dict[str, Any]]]:
+def stage(
+    agent: Agent, body: Body, *, after: int = 1, checked: bool = True
+) -> Callable[[Any, RunnableConfig], Steps[dict[str, Any]]]:
     """The core of a strategy's node that asks the model, or decides what comes next.
 
     Args:
@@ -62,6 +64,8 @@ def stage(agent: Agent, body: Body, *, after: int = 1) -> Callable[[Any, Runnabl
         body: What it does: is given the stage and the state, and returns what it writes to the strategy's own
             channels, or ``stop`` and ``answer``. It may raise :class:`Ended`.
         after: Supersteps that the graph takes until the next stage: 1, or 2 where tasks are fanned out between.
+        checked: Whether the limits are looked at before the body. Where what was done before may be the answer
+            already, the body looks for it first and calls :meth:`Stage.begin` where the run goes on.
     """
 
     def core(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
@@ -70,7 +74,8 @@ def stage(agent: Agent, body: Body, *, after: int = 1) -> Callable[[Any, Runnabl
             return {}
         update: dict[str, Any] = {}
         try:
-            here.begin()
+            if checked:
+                here.begin()
             update = yield from body(here, state)
         except Ended as end:
             update = {"stop": end.stop}
@@ -172,6 +177,17 @@ class Stage(Asker):
             run["called"] = sorted({*run["called"], *(name for child in fresh for name in child["called"])})
         return fresh
 
+    def turn(self) -> None:
+        """A step begins, as :class:`Asker` has it; what was asked before in this node may have used a limit up.
+
+        Raises:
+            Ended: As :meth:`Asker.turn`; or a limit says so.
+        """
+        stop = decide(self.progress(), BUDGETS) if self.session.asked else None
+        if stop is not None:
+            raise Ended(stop)
+        super().turn()
+
     def begin(self) -> None:
         """Tell that a run begins, and end it where it is over before a model is asked.
 
@@ -231,17 +247,23 @@ class Stage(Asker):
             )
         return stop
 
-    def objection_to(self, answer: str) -> Steps[Objection]:
-        """What stands against an answer: a required tool that was not called, or what ``verify`` says."""
+    def objection_to(self, answer: str, *, again: bool = True) -> Steps[Objection]:
+        """What stands against an answer: a required tool that was not called, or what ``verify`` says.
+
+        Args:
+            answer: The answer.
+            again: Whether the strategy could try once more; where it cannot, the answer stands with a note.
+        """
         run = self.session.run
+        again = again and self.has_turn()
         missing = [name for name in self.agent.require if name not in run["called"]]
-        if missing and not run["reminded"] and self.has_turn():
+        if missing and not run["reminded"] and again:
             run["reminded"] = True
             return self._objects(prompts.missing_tools(missing), "required_tool")
         notes = [f"{name} was required and was not called" for name in missing]
         if self.agent.verify is not None:
             found = yield from objection(self.session, self.agent.verify, answer, self.conversation)
-            if found.text and run["objections"] < OBJECTIONS and self.has_turn():
+            if found.text and run["objections"] < OBJECTIONS and again:
                 run["objections"] += 1
                 return self._objects(prompts.OBJECTION.format(objection=found.text), "verify")
             notes += [note for note in (found.note, found.text and f"verify still objects: {found.text}") if note]

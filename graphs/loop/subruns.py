@@ -29,8 +29,8 @@ from taograph.graphs.loop.interrupts import task_of
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.session import GaveUp, Session
 from taograph.graphs.loop.state import NOTHING, Child
-from taograph.graphs.loop.stopping import Stop
-from taograph.models.failures import describe
+from taograph.graphs.loop.stopping import Stop, StopReason
+from taograph.models.failures import describe, refusal_text, refuses_temperature
 
 _READ = ("messages", "run", "spent", "clock", "window", "stop")
 
@@ -80,10 +80,17 @@ class Branch:
 
     Args:
         session: The run as this task sees it; its bookkeeping is not written.
+
+    Attributes:
+        session: The same.
+        fault: Why the model gave no reply when it was asked last, with the words for it; None where it did.
+        is_plain: Whether the model refused the temperature that it was to be asked at.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.fault: tuple[StopReason, str] | None = None
+        self.is_plain = False
         self._began, self._seconds = time.time(), 0.0
         self._runs = 0
         self._children: list[Child] = []
@@ -94,24 +101,43 @@ class Branch:
         return read_channels(self.session.config, ("messages",)).get("messages") or []
 
     def ask(
-        self, request: Sequence[AnyMessage], *, model: Runnable[Any, Any] | None = None, **options: Any
+        self,
+        request: Sequence[AnyMessage],
+        *,
+        model: Runnable[Any, Any] | None = None,
+        temperature: float | None = None,
+        **options: Any,
     ) -> Steps[AIMessage | None]:
-        """Ask the model; None where it gave no reply, which is told as a retry.
+        """Ask the model; None where it gave no reply, which is told as a retry, and ``fault`` says why.
 
         Args:
             request: The messages after the system prompt, which is put before them.
             model: The model, where it is not the run's own without tools.
+            temperature: The temperature; a model that refuses it is asked without, and ``is_plain`` says so.
             **options: As :meth:`Session.ask`.
         """
-        session = self.session
+        session, asked = self.session, model or self.session.bound.model
+        self.fault = None
         try:
-            return (yield from session.ask_to_fit(model or session.bound.model, request, **options))
+            if temperature is not None:
+                warm = asked.bind(temperature=temperature)
+                try:
+                    return (yield from session.ask_to_fit(warm, request, **options))
+                except GaveUp as failure:
+                    if not refuses_temperature(failure.error):
+                        raise
+                    self.is_plain = True
+                    session.teller.tell("retry", reason="temperature", detail=f"asked without one: {failure.words}")
+            return (yield from session.ask_to_fit(asked, request, **options))
         except Cancelled as cut:
-            session.teller.tell("retry", reason="cancelled", detail=cut.reason)
+            fault: tuple[StopReason, str] = "cancelled", cut.reason
         except TimedOut:
-            session.teller.tell("retry", reason="deadline", detail="the model had not replied in time")
+            fault = "deadline", "the model had not replied in time"
         except GaveUp as failure:
-            session.teller.tell("retry", reason="model_error", detail=failure.words)
+            refused = refusal_text(failure.error)
+            fault = ("model_error", failure.words) if refused is None else ("refusal", refused[:200])
+        self.fault = fault
+        session.teller.tell("retry", reason=fault[0], detail=fault[1])
         return None
 
     def run(

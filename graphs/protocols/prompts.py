@@ -15,6 +15,7 @@ CLOSING = (
     "The run ends here ({why}). Do not call a tool. Answer the question as well as the observations above "
     "allow, and say plainly what is missing or uncertain."
 )
+VOTE_ENDED = "The vote ends here ({why}). What most samples answered up to now:"
 STRUCTURE = (
     "Give the final answer now in the required form: call the tool {name} with it. If you cannot call it, reply "
     "with nothing but the JSON object. Its schema: {schema}"

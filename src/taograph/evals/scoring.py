@@ -1,24 +1,16 @@
-"""Scores as the papers count them.
-
-The normalizer is that of SQuAD (Rajpurkar et al., arXiv 1606.05250), which HotpotQA, FEVER as ReAct ran it, and
-most that followed use.
-"""
+"""Scores as the papers count them."""
 
 from __future__ import annotations
 
 import re
-import string
 from collections import Counter
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
+from taograph.graphs.parts.answers import normalize_answer
+
+__all__ = ["exact_match", "f1_score", "normalize_answer", "shop_score"]
+
 _WHOLE = ("yes", "no", "noanswer")
 _SHOP_SCORE = re.compile(r"Your score \(min 0\.0, max 1\.0\): (\d*\.?\d+)")
-
-
-def normalize_answer(text: str) -> str:
-    """An answer in lower case, without ASCII punctuation, articles and extra blanks."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, gold: str) -> bool:

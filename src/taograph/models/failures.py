@@ -107,6 +107,13 @@ def refuses_tools(error: BaseException) -> bool:
     return found is not None and not _OF_ONE_TOOL.search(said, found.start(), found.end() + 20)
 
 
+def refuses_temperature(error: BaseException) -> bool:
+    """Whether a model says that its temperature cannot be set, as models that reason do."""
+    if is_retryable(error) or status_of(error) not in (400, 422, None):
+        return False
+    return getattr(error, "param", None) == "temperature" or "temperature" in words_of(error).lower()
+
+
 def refusal_text(error: BaseException) -> str | None:
     """The model's words where the error is a refusal, else None."""
     if not isinstance(error, ModelRefusalError):

@@ -1,0 +1,43 @@
+"""When two answers are the same: the normalizer of the papers, and one under which numbers are equal by their value.
+
+The normalizer is that of SQuAD (Rajpurkar et al., arXiv 1606.05250), which HotpotQA, FEVER as ReAct ran it, and
+most that followed use.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+# A number that stands alone: not part of a word, a version or a date; a minus is one only where nothing is before it.
+_NUMBER = re.compile(
+    r"(?<![\w.,])(?P<minus>(?<!\S)[-\u2212])?(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
+    r"(?:\.(?P<part>[0-9]+))?(?![\w]|[.,][0-9])"
+)
+_CURRENCY = re.compile(r"(?<!\S)([-\u2212]?)[$€£¥][^\S\n]?(?=[0-9])")
+# Of a number, what the normalizer would take for punctuation.
+_MINUS, _POINT = "\u2212", "\u00b7"
+
+
+def normalize_answer(text: str) -> str:
+    """An answer in lower case, without ASCII punctuation, articles and extra blanks."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def answer_key(text: str) -> str:
+    """What is equal for answers that say the same: :func:`normalize_answer`, with numbers by their value.
+
+    "1,000", "1000.0" and "$1000" are one answer; "-5" and "5", "3.5" and "35" are not. An answer of which nothing
+    would be left is taken as it is.
+    """
+    plain = _NUMBER.sub(_value, _CURRENCY.sub(r"\1", text))
+    return normalize_answer(plain) or " ".join(text.lower().split())
+
+
+def _value(number: re.Match[str]) -> str:
+    whole = number["whole"].replace(",", "").lstrip("0") or "0"
+    part = (number["part"] or "").rstrip("0")
+    value = f"{whole}{_POINT}{part}" if part else whole
+    return f"{_MINUS}{value}" if number["minus"] and value != "0" else value
