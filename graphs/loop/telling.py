@@ -25,24 +25,34 @@ class Teller:
         self.thread = None if thread is None else str(thread)
         self.run = run
         self.step = step
+        callbacks: Any = config.get("callbacks")
+        self._node = getattr(callbacks, "parent_run_id", None)
+        told = getattr(callbacks, "handlers", callbacks) or ()
+        # Handlers that want to know what callbacks do not tell: LangChain's own custom events have to be awaited.
+        self._listeners = [handler for handler in told if hasattr(handler, "on_step_event")]
+        self._tell_place()
 
     def turn(self, step: int) -> None:
         """A turn begins: what the model streams from now on belongs to it."""
         self.step = step
+        self._tell_place()
         self._write({"taograph_turn": {"step": step, "thread": self.thread, "run": self.run}})
 
     def tell(self, kind: str, **what: Any) -> None:
         """Emit an event; see ``events.py`` for the kinds and their fields."""
-        self._write(
-            {
-                "taograph": {
-                    "type": kind,
-                    "step": self.step,
-                    "thread": self.thread,
-                    "run": self.run,
-                    "time": utc_now(),
-                    "path": [],
-                    **what,
-                }
-            }
-        )
+        event = {
+            "type": kind,
+            "step": self.step,
+            "thread": self.thread,
+            "run": self.run,
+            "time": utc_now(),
+            "path": [],
+            **what,
+        }
+        self._write({"taograph": event})
+        for listener in self._listeners:
+            listener.on_step_event(event, self._node)
+
+    def _tell_place(self) -> None:
+        for listener in self._listeners:
+            listener.on_run_node(self._node, self.run, self.step)

@@ -89,8 +89,11 @@ def price_of(model: BaseChatModel) -> Price | None:
     if getattr(model, "free_of_charge", False):
         return FlatPrice(0.0, 0.0)
     name = model_name(model)
-    if not name:
-        return None
+    return price_by_name(name) if name else None
+
+
+def price_by_name(name: str) -> Price | None:
+    """The price of the model of this name, as :func:`price_of`."""
     file = os.environ.get("TAOGRAPH_PRICES")
     return _OWN.get(name) or (_from_file(file).get(name) if file else None) or _in_table(name)
 

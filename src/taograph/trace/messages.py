@@ -1,0 +1,94 @@
+"""Messages as a trace has them: plain values, and hashes of whole requests that cost the same at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import rfc8785
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from taograph.trace.chain import plain
+
+# Of what a provider says about its reply, what a reply is read by.
+_META = ("finish_reason", "stop_reason", "done_reason", "model_name", "protocol", "truncated", "repaired", "error")
+_EXTRA = ("reasoning_content", "refusal", "reasoning")
+
+
+def message_dict(message: BaseMessage) -> dict[str, Any]:
+    """A message as plain values: what the graph acts on, and no more."""
+    made: dict[str, Any] = {"type": message.type, "content": plain(message.content)}
+    extra = {name: plain(message.additional_kwargs[name]) for name in _EXTRA if message.additional_kwargs.get(name)}
+    if extra:
+        made["extra"] = extra
+    if isinstance(message, AIMessage):
+        if message.tool_calls:
+            made["tool_calls"] = [
+                {"id": call["id"], "name": call["name"], "args": plain(call["args"])} for call in message.tool_calls
+            ]
+        if message.invalid_tool_calls:
+            made["invalid_tool_calls"] = plain([dict(call) for call in message.invalid_tool_calls])
+        meta = {name: plain(message.response_metadata[name]) for name in _META if message.response_metadata.get(name)}
+        if meta:
+            made["meta"] = meta
+    if isinstance(message, ToolMessage):
+        made |= {"tool_call_id": message.tool_call_id, "status": message.status}
+    return made
+
+
+def message_of(made: dict[str, Any]) -> AIMessage:
+    """The reply of a model, from what :func:`message_dict` made of it."""
+    return AIMessage(
+        made["content"],
+        tool_calls=[{"type": "tool_call", **call} for call in made.get("tool_calls") or ()],
+        invalid_tool_calls=[{"type": "invalid_tool_call", **call} for call in made.get("invalid_tool_calls") or ()],
+        additional_kwargs=made.get("extra") or {},
+        response_metadata=made.get("meta") or {},
+    )
+
+
+def text_size(message: BaseMessage) -> int:
+    """Characters of a message's text."""
+    content = message.content
+    return len(content) if isinstance(content, str) else sum(len(str(part)) for part in content)
+
+
+class RequestHasher:
+    """Hashes requests; a message that was hashed before is not read again.
+
+    Args:
+        redact: What a message goes through first: a hash must not tell what was taken out.
+        size: How many messages are remembered.
+    """
+
+    def __init__(self, redact: Callable[[Any], Any], size: int = 4096) -> None:
+        self._redact = redact
+        # By identity: messages never change, and the cache holds on to those it knows.
+        self._known = lru_cache(size)(self._hash)
+
+    def __call__(self, request: Sequence[BaseMessage], tools: Sequence[str]) -> str:
+        """SHA-256 of a request and the names of the tools that were offered, in hex."""
+        whole = sha256("\0".join(tools).encode())
+        for message in request:
+            whole.update(self._known(_Same(message)))
+        return whole.hexdigest()
+
+    def _hash(self, same: _Same) -> bytes:
+        return sha256(rfc8785.dumps(plain(self._redact(message_dict(same.message))))).digest()
+
+
+class _Same:
+    """A message, equal only to itself."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: BaseMessage) -> None:
+        self.message = message
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.message is self.message
+
+    def __hash__(self) -> int:
+        return id(self.message)

@@ -1,0 +1,511 @@
+"""Recording what a graph does, as it does it: a callback handler for any LangChain or LangGraph run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
+from langgraph.errors import GraphBubbleUp
+
+from taograph.models.prices import Price, price_by_name
+from taograph.trace.chain import Draft
+from taograph.trace.events import EventType, of_step
+from taograph.trace.messages import RequestHasher, message_dict, text_size
+from taograph.trace.settings import Settings
+from taograph.trace.writing import Writer
+
+_PACKAGES = ("taograph", "langgraph", "langchain-core")
+# Where a run's metadata or configurable says who it is for.
+_USERS = ("user_id", "user", "langgraph_auth_user_id")
+
+
+@dataclass
+class _Trace:
+    """One call of a graph.
+
+    Attributes:
+        id: Of its outermost run.
+        start: What run_started says, until it is written.
+        seen: Hashes of the messages of the system and of the user that are recorded.
+        steps: Turns by the graph they belong to, where it does not tell them.
+        totals: What was spent.
+        asked: Ids of the questions to a person that are recorded.
+        open_calls: Calls without a result, of graphs that do not tell them.
+        waits: Whether it waits for a person.
+    """
+
+    id: str
+    thread: str | None
+    user: str | None
+    run: str
+    start: dict[str, Any] | None
+    began: float = field(default_factory=time.monotonic)
+    seen: set[str] = field(default_factory=set)
+    steps: dict[UUID, int] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+    open_calls: set[str] = field(default_factory=set)
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A run of LangChain's within a trace: a graph, a node, a model's or a tool's call."""
+
+    trace: _Trace
+    parent: UUID | None
+    path: tuple[str, ...]
+    step: int = 0
+    run: str = ""
+    began: float = 0.0
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Recorder(GraphCallbackHandler):
+    """Turns callbacks into events and hands them to a writer; it does no work that blocks.
+
+    Args:
+        settings: What is recorded, and how.
+        writer: Writes it.
+    """
+
+    run_inline = True
+
+    def __init__(self, settings: Settings, writer: Writer) -> None:
+        self.settings = settings
+        self.writer = writer
+        self.raise_error = settings.on_error == "stop"
+        self._places: dict[UUID, _Place] = {}
+        self._ours: set[UUID] = set()
+        self._hash_of_request = RequestHasher(settings.redact)
+        self._prices: dict[str, Price | None] = {}
+
+    # Runs
+
+    def on_chain_start(
+        self,
+        serialized: Mapping[str, Any] | None,
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A graph, a node of it, or another runnable begins."""
+        metadata = kwargs.get("metadata") or {}
+        parent = self._places.get(parent_run_id) if parent_run_id else None
+        if parent is None:
+            trace = self._open(run_id, metadata, kwargs.get("name") or "", inputs)
+            self._places[run_id] = _Place(trace, None, ())
+            return
+        ns = metadata.get("langgraph_checkpoint_ns")
+        path = tuple(part.partition(":")[0] for part in str(ns).split("|")[:-1]) if ns else parent.path
+        self._places[run_id] = _Place(parent.trace, parent_run_id, path, parent.step, parent.run)
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """It ended."""
+        foreign = run_id not in self._ours
+        place = self._leave(run_id)
+        if place is None:
+            return
+        if foreign and place.parent not in self._ours:
+            self._tell_results(place, outputs)
+        if place.parent is None:
+            self._close(place.trace, "waiting" if place.trace.waits else "ended")
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """It failed, or is interrupted."""
+        place = self._leave(run_id)
+        if place is None or place.parent is not None:
+            return
+        if isinstance(error, GraphBubbleUp):
+            self._close(place.trace, "waiting")
+        elif isinstance(error, Exception):
+            self._close(place.trace, "failed", error=type(error).__name__, text=str(error))
+        else:
+            self._close(place.trace, "cancelled", error=type(error).__name__)
+
+    def on_interrupt(self, event: GraphInterruptEvent) -> None:
+        """The run waits for a person."""
+        place = self._places.get(event.run_id) if event.run_id else None
+        if place is None:
+            return
+        trace = place.trace
+        trace.waits = True
+        for interrupt in event.interrupts:
+            if interrupt.id not in trace.asked:  # a nested graph's comes once more on its way up
+                trace.asked.add(interrupt.id)
+                self._write(place, "approval_asked", {"id": interrupt.id, "value": interrupt.value})
+
+    def on_resume(self, event: GraphResumeEvent) -> None:
+        """The call goes on with what is stored."""
+        place = self._places.get(event.run_id) if event.run_id else None
+        if place is not None and place.trace.start is not None:
+            place.trace.start["resumes"] = True
+
+    # Steps of our own graphs
+
+    def on_run_node(self, parent_run_id: UUID | None, run: str, step: int) -> None:
+        """A node of ours works: what it thinks, does and sees comes by :meth:`on_step_event`."""
+        place = self._places.get(parent_run_id) if parent_run_id else None
+        if place is None or parent_run_id is None or place.parent is None:
+            return
+        self._ours.add(place.parent)
+        self._places[parent_run_id] = replace(place, run=run, step=step)
+        if not place.path:
+            place.trace.run = run
+
+    def on_step_event(self, event: Mapping[str, Any], parent_run_id: UUID | None) -> None:
+        """An event of the loop's own vocabulary."""
+        place = self._places.get(parent_run_id) if parent_run_id else None
+        if place is None or parent_run_id is None:
+            return
+        trace = place.trace
+        place = replace(place, run=str(event["run"]), step=int(event["step"]))
+        if event["type"] == "run_started":
+            told = {name: event[name] for name in ("question", "limits", "tools", "model", "protocol")}
+            if trace.start is not None and not place.path:
+                trace.start.update(told)
+                self._begin(trace)
+            else:
+                self._write(place, "run_started", {"graph": place.path[-1] if place.path else "", **told})
+            return
+        found = of_step(dict(event))
+        if found is not None:
+            self._write(place, *found)
+
+    # Models
+
+    def on_chat_model_start(
+        self,
+        serialized: Mapping[str, Any] | None,
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A chat model is asked."""
+        options = kwargs.get("invocation_params") or {}
+        tools = [_tool_name(tool) for tool in options.get("tools") or ()]
+        model = model_of(kwargs)
+        self._asked(run_id, parent_run_id, messages[0] if messages else [], model, tools)
+
+    def on_llm_start(
+        self,
+        serialized: Mapping[str, Any] | None,
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A completion model is asked."""
+        model = model_of(kwargs)
+        self._asked(run_id, parent_run_id, [HumanMessage(prompts[0])] if prompts else [], model, [])
+
+    def _asked(
+        self, run_id: UUID, parent_run_id: UUID | None, request: Sequence[BaseMessage], model: str, tools: list[str]
+    ) -> None:
+        parent = self._places.get(parent_run_id) if parent_run_id else None
+        if parent is None:  # a model that is called alone
+            trace = self._open(run_id, {}, "model", None)
+            parent = _Place(trace, None, ())
+        trace, step = parent.trace, parent.step
+        if parent.parent is not None and parent.parent not in self._ours:
+            step = trace.steps[parent.parent] = trace.steps.get(parent.parent, 0) + 1
+        about = {"call": str(run_id), "model": model}
+        place = _Place(trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about)
+        self._places[run_id] = place
+        new = [m for m in request if isinstance(m, SystemMessage | HumanMessage)]
+        told = [message_dict(m) for m in new if _unseen(trace.seen, m)]
+        self._write(
+            place,
+            "model_asked",
+            {
+                **about,
+                "messages": len(request),
+                "chars": sum(map(text_size, request)),
+                "request": self._hash_of_request(request, tools),
+                "new": told,
+                "tools": tools,
+            },
+        )
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """A model replied."""
+        place = self._leave(run_id)
+        if place is None:
+            return
+        generation = response.generations[0][0] if response.generations and response.generations[0] else None
+        message = generation.message if isinstance(generation, ChatGeneration) else None
+        if not isinstance(message, AIMessage):
+            message = AIMessage(generation.text if generation else "")
+        usage = usage_of(message, self._prices.get(str(place.about["model"])))
+        self._count(place.trace, model_calls=1, **usage)
+        seconds = round(time.monotonic() - place.began, 6)
+        self._write(
+            place, "model_replied", {**place.about, "message": message_dict(message), **usage, "seconds": seconds}
+        )
+        if self._is_foreign(place):
+            self._tell_reply(place, message)
+        if place.parent is None:
+            self._close(place.trace, "ended")
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """A model failed."""
+        place = self._leave(run_id)
+        if place is None:
+            return
+        self._count(place.trace, model_calls=1)
+        seconds = round(time.monotonic() - place.began, 6)
+        failure = {"error": type(error).__name__, "text": str(error)}
+        self._write(place, "model_failed", {"call": place.about["call"], **failure, "seconds": seconds})
+        if place.parent is None:
+            self._close(place.trace, "failed", **failure)
+
+    def _tell_reply(self, place: _Place, message: AIMessage) -> None:
+        """Thought and actions, or the answer, of a graph that does not tell them itself."""
+        from taograph.graphs.protocols.native import text_of, thought_of
+
+        thought = thought_of(message)
+        if thought:
+            self._write(place, "thought", {"text": thought})
+        for call in message.tool_calls:
+            place.trace.open_calls.add(str(call["id"]))
+            self._write(place, "action", {"id": call["id"], "tool": call["name"], "args": call["args"]})
+        if not message.tool_calls and text_of(message):
+            self._write(place, "answer", {"text": text_of(message), "spent": dict(place.trace.totals)})
+
+    def _tell_results(self, place: _Place, outputs: Any) -> None:
+        """Results that no tool gave, such as that there is none of the name, of a graph that does not tell them."""
+        given = outputs.get("messages") if isinstance(outputs, Mapping) else None
+        for message in given if isinstance(given, list) else ():
+            if isinstance(message, ToolMessage) and message.tool_call_id in place.trace.open_calls:
+                place.trace.open_calls.discard(message.tool_call_id)
+                told = {"id": message.tool_call_id, "tool": message.name or "", "text": str(message.text)}
+                size = len(str(message.text))
+                self._write(place, "observation", {**told, "status": message.status, "seconds": 0.0, "size": size})
+
+    # Tools
+
+    def on_tool_start(
+        self,
+        serialized: Mapping[str, Any] | None,
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A tool is called."""
+        parent = self._places.get(parent_run_id) if parent_run_id else None
+        if parent is None:
+            return
+        about = {"id": kwargs.get("tool_call_id"), "tool": (serialized or {}).get("name") or kwargs.get("name") or ""}
+        step = parent.step or max(parent.trace.steps.values(), default=0)
+        self._places[run_id] = _Place(
+            parent.trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about
+        )
+        self._count(parent.trace, tool_calls=1)
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """It returned."""
+        place = self._leave(run_id)
+        if place is None or not self._is_foreign(place):
+            return
+        place.trace.open_calls.discard(str(place.about["id"]))
+        text = str(output.text if isinstance(output, BaseMessage) else output)
+        status = getattr(output, "status", "success")
+        seconds = round(time.monotonic() - place.began, 6)
+        self._write(
+            place,
+            "observation",
+            {**place.about, "text": text, "status": status, "seconds": seconds, "size": len(text)},
+        )
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """It failed."""
+        place = self._leave(run_id)
+        if place is not None and not isinstance(error, GraphBubbleUp):
+            self._write(place, "tool_failed", {**place.about, "error": type(error).__name__, "text": str(error)})
+
+    # What they have in common
+
+    def learn_price(self, model: str) -> None:
+        """Look up what a model costs; reads files, so it is no work for an event loop."""
+        if model not in self._prices:
+            self._prices[model] = price_by_name(model)
+
+    def _is_foreign(self, place: _Place) -> bool:
+        parent = self._places.get(place.parent) if place.parent else None
+        return parent is None or parent.parent is None or parent.parent not in self._ours
+
+    def _leave(self, run_id: UUID) -> _Place | None:
+        self._ours.discard(run_id)
+        return self._places.pop(run_id, None)
+
+    def _open(self, run_id: UUID, metadata: Mapping[str, Any], graph: str, inputs: Any) -> _Trace:
+        thread = metadata.get("thread_id")
+        user = next((str(metadata[name]) for name in _USERS if metadata.get(name)), None)
+        start = {
+            "graph": graph,
+            "version": versions(),
+            "input": sha256(repr(self.settings.redact(_plain_input(inputs))).encode()).hexdigest(),
+            "resumes": False,
+        }
+        return _Trace(str(run_id), None if thread is None else str(thread), user, "", start)
+
+    def _begin(self, trace: _Trace) -> None:
+        start, trace.start = trace.start, None
+        if start is not None:
+            self._put(_Place(trace, None, ()), "run_started", start)
+
+    def _close(self, trace: _Trace, status: str, **more: Any) -> None:
+        self._begin(trace)
+        seconds = round(time.monotonic() - trace.began, 6)
+        ended = {"status": status, **more, "seconds": seconds, **trace.totals}
+        self._put(_Place(trace, None, ()), "run_ended", ended)
+        self.writer.log("closed", trace.id, _now())
+
+    def _count(self, trace: _Trace, **more: float) -> None:
+        for name, value in more.items():
+            trace.totals[name] = trace.totals.get(name, 0) + value
+
+    def _write(self, place: _Place, kind: EventType, content: Mapping[str, Any]) -> None:
+        self._begin(place.trace)
+        self._put(place, kind, content)
+
+    def _put(self, place: _Place, kind: EventType, content: Mapping[str, Any]) -> None:
+        trace = place.trace
+        told = self.settings.of(kind, content)
+        at = round(time.monotonic() - trace.began, 6)
+        draft = Draft(
+            trace=trace.id,
+            type=kind,
+            time=_now(),
+            content={**told, "path": list(place.path), "at": at},
+            thread=trace.thread,
+            user=trace.user,
+            run=place.run or trace.run or trace.id,
+            step=place.step,
+        )
+        self.writer.write(draft, delete_on=self._delete_on)
+
+    @property
+    def _delete_on(self) -> str | None:
+        days = self.settings.keep_days
+        return None if days is None else (datetime.now(UTC).date() + timedelta(days=days)).isoformat()
+
+
+class Barrier(BaseCallbackHandler):
+    """Holds a call of a model or a tool back until everything before it is written.
+
+    It waits in a thread under ``ainvoke``; so it is a handler of its own, beside the one that must not.
+
+    Args:
+        recorder: The handler.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._writer = recorder.writer
+        self.raise_error = recorder.raise_error
+
+    @property
+    def ignore_chain(self) -> bool:
+        """Nothing is paid there."""
+        return True
+
+    @property
+    def ignore_retry(self) -> bool:
+        """Likewise."""
+        return True
+
+    @property
+    def ignore_custom_event(self) -> bool:
+        """Likewise."""
+        return True
+
+    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        """A chat model is to be asked."""
+        self._recorder.learn_price(model_of(kwargs))
+        self._writer.flush()
+
+    def on_llm_start(self, *args: Any, **kwargs: Any) -> None:
+        """A completion model is to be asked."""
+        self._writer.flush()
+
+    def on_tool_start(self, *args: Any, **kwargs: Any) -> None:
+        """A tool is to be called."""
+        self._writer.flush()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The versions that a run is made with."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def model_of(told: Mapping[str, Any]) -> str:
+    """The name of a model, from what a callback is told of its call."""
+    options = told.get("invocation_params") or {}
+    return str((told.get("metadata") or {}).get("ls_model_name") or options.get("model") or "")
+
+
+def usage_of(message: AIMessage, price: Price | None) -> dict[str, Any]:
+    """Tokens and dollars of a reply; zeros where the provider reports nothing."""
+    told = message.usage_metadata
+    sent = told["input_tokens"] if told else 0
+    received = told["output_tokens"] if told else 0
+    details = told.get("input_token_details") if told else None
+    cached = min((details or {}).get("cache_read") or 0, sent)
+    cost = price.dollars(sent, received, cached) if price else 0.0
+    return {"input_tokens": sent, "output_tokens": received, "cached_tokens": cached, "cost": cost}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _unseen(seen: set[str], message: BaseMessage) -> bool:
+    key = f"{message.type}:{message.id or ''}:{sha256(str(message.content).encode()).hexdigest()}"
+    if key in seen:
+        return False
+    seen.add(key)
+    return True
+
+
+def _tool_name(tool: Any) -> str:
+    if not isinstance(tool, Mapping):
+        return str(getattr(tool, "name", ""))
+    function = tool.get("function")
+    return str((function if isinstance(function, Mapping) else tool).get("name") or "")
+
+
+def _plain_input(inputs: Any) -> Any:
+    if isinstance(inputs, BaseMessage):
+        return message_dict(inputs)
+    if isinstance(inputs, Mapping):
+        return {str(key): _plain_input(value) for key, value in inputs.items()}
+    if isinstance(inputs, list | tuple):
+        return [_plain_input(item) for item in inputs]
+    return inputs if isinstance(inputs, str | int | float | bool) or inputs is None else str(type(inputs).__name__)

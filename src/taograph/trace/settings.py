@@ -1,0 +1,96 @@
+"""What is recorded, and how: a value."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from taograph.redaction import redact
+from taograph.trace.writing import OnError
+
+Redact = Callable[[Any], Any]
+
+# What says nothing of the content: it is recorded as it is where the content is not.
+# fmt: off
+_OPEN = frozenset((
+    "id", "call", "model", "messages", "chars", "request", "tools", "tool", "status", "seconds", "size",
+    "input_tokens", "output_tokens", "cached_tokens", "cost", "limits", "version", "graph", "protocol", "resumes",
+    "input", "error", "decision", "reason", "lost", "model_calls", "tool_calls", "numbers", "path", "spent", "type",
+))
+# fmt: on
+
+
+def hide_secrets(value: Any) -> Any:
+    """A value without keys and passwords in its texts; what is recorded goes through this whatever else is set."""
+    match value:
+        case str():
+            return redact(value)
+        case Mapping():
+            return {hide_secrets(str(key)): hide_secrets(item) for key, item in value.items()}
+        case list() | tuple():
+            return [hide_secrets(item) for item in value]
+        case _:
+            return value
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is recorded, and how.
+
+    Attributes:
+        redactor: Takes personal data out of a value before it is written: a
+            :class:`~taograph.trace.redaction.Redactor`, any function of a value, or None for secrets only.
+        content: Whether content is recorded; if not, only shapes, sizes and keyed hashes of it.
+        keep_days: Days after which a trace is to be deleted; None for never.
+        key: What the chain is signed with, and content is hashed with where it is not recorded.
+        on_error: "warn": where an event can't be written, say so and go on; "stop": end the run.
+    """
+
+    redactor: Redact | None = None
+    content: bool = True
+    keep_days: int | None = 180
+    key: bytes | None = field(default=None, repr=False)
+    on_error: OnError = "warn"
+    _salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.redactor is not None and not callable(self.redactor):
+            raise TypeError(f"trace: redactor={self.redactor!r}: give a Redactor, a function of a value, or None")
+        if self.on_error not in ("warn", "stop"):
+            raise ValueError(f'trace: on_error={self.on_error!r}: give "warn" or "stop"')
+        days = self.keep_days
+        if days is not None and (isinstance(days, bool) or not isinstance(days, int) or days < 0):
+            raise ValueError(f"trace: keep_days={days!r}: give whole days, 0 or more, or None for ever")
+        if self.key is not None and (not isinstance(self.key, bytes) or len(self.key) < 16):
+            raise ValueError("trace: key: give 16 bytes or more")
+
+    def redact(self, value: Any) -> Any:
+        """A value as it may be written."""
+        hidden = hide_secrets(value)
+        return hidden if self.redactor is None else self.redactor(hidden)
+
+    def of(self, kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """The content of an event as it may be written."""
+        if self.content:
+            told: dict[str, Any] = self.redact(dict(content))
+            return told
+        return {name: self.redact(value) if name in _OPEN else self.shape(value) for name, value in content.items()}
+
+    def shape(self, value: Any) -> Any:
+        """What is told of a value whose content is not recorded: its form, its size and a keyed hash."""
+        match value:
+            case None | bool():
+                return value
+            case Mapping():
+                return {str(key): self.shape(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self.shape(item) for item in value]
+            case _:
+                text = str(value)
+                kind = "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "value"
+                digest = hmac.new(self.key or self._salt, text.encode("utf-8", "replace"), sha256).hexdigest()
+                return {kind: len(text), "hash": digest[:32]}
