@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
 from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.asking import Ended
-from taograph.graphs.loop.clock import DEADLINES
-from taograph.graphs.loop.internals import invocation_of
 from taograph.graphs.loop.session import GaveUp
 from taograph.graphs.loop.stage import Stage, opened
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop, StopReason, nudge
 from taograph.graphs.loop.trajectory import feedback, read_trajectory
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.acceptable import filled
+from taograph.graphs.protocols.acceptable import filled, without_thoughts
 from taograph.graphs.protocols.native import DROPPED, Reply, read_reply, text_of
 from taograph.models.failures import is_malformed, refusal_text, refuses_tools
-from taograph.tools.running import check_arguments
 
 # Supersteps that must be left after a turn for its calls to be run and looked at.
 _FOR_ACT = 3
@@ -92,12 +90,12 @@ class Turn(Stage):
         """What the node writes."""
         update = yield from self.close(stop, self.answer)
         if stop is None:
-            session, run = self.session, self.session.run
-            run["left"] = session.seconds_left()
-            DEADLINES.set(run["id"], run["steps"], within=invocation_of(session.config))
+            self.sends()
         return update
 
     def _read(self, reply: Reply) -> Steps[Stop | None]:
+        if not self.agent.thoughts and reply.kind in ("action", "final", "malformed"):
+            reply = _only_acting(reply)
         match reply.kind:
             case "action":
                 return self._acted(reply)
@@ -118,25 +116,17 @@ class Turn(Stage):
         self.tell_thought(reply.message)
         self._tell_repairs(reply)
         runnable = [call for call in reply.message.tool_calls if call["id"] not in reply.refused]
-        limit, made = session.limits.tool_calls, session.spent["tool_calls"]
-        if limit is not None:
-            if session.grant is not None:  # another part of the run may have taken some meanwhile
-                limit = min(limit, session.grant.claim("tool_calls", made + len(runnable)))
-            left = limit - made
-            if left <= 0:
-                return self.stop("tool_call_limit", f"{session.spent['tool_calls']} of {limit} tool calls made")
-            for call in runnable[left:]:
-                run["refused"][call["id"] or ""] = prompts.NOT_RUN.format(why=f"only {limit} tool calls are allowed")
-            runnable = runnable[:left]
-        run["called"] = sorted({*run["called"], *(call["name"] for call in runnable if self._fits(call))})
+        try:
+            left = self.calls_left(len(runnable))
+        except Ended as end:
+            return end.stop
+        for call in runnable[left:]:
+            why = f"only {session.spent['tool_calls'] + left} tool calls are allowed"
+            run["refused"][call["id"] or ""] = prompts.NOT_RUN.format(why=why)
+        self.called(runnable[:left])
         if self.room < _FOR_ACT:
             return self.stop("step_limit", self.recursion_detail())
         return None
-
-    def _fits(self, call: ToolCall) -> bool:
-        """Whether a call will reach its tool: one that does not has not called it."""
-        tool = self.agent.by_name.get(call["name"])
-        return tool is not None and check_arguments(tool, call["args"]) is None
 
     def _direct_answer(self) -> Reply | None:
         """What the tools of the last turn gave, where all of them have LangChain's ``return_direct``."""
@@ -216,3 +206,13 @@ class Turn(Stage):
     def _call_ids(self) -> set[str]:
         told = [*self.session.bound.examples, *self.history]
         return {call["id"] or "" for m in told if isinstance(m, AIMessage) for call in m.tool_calls}
+
+
+def _only_acting(reply: Reply) -> Reply:
+    """A reply without its thoughts, where nobody asked for them."""
+    kept = without_thoughts(reply.message)
+    if kept.tool_calls:
+        return replace(reply, message=kept, text="")
+    if isinstance(kept.content, str) and reply.text:  # a <think> part goes
+        kept = kept.model_copy(update={"content": reply.text})
+    return replace(reply, message=kept)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
 
@@ -20,9 +20,10 @@ from taograph.graphs.loop.agent import Agent, Bound
 from taograph.graphs.loop.asking import Asker, Ended
 from taograph.graphs.loop.beginning import goes_on, new_turn
 from taograph.graphs.loop.calling import bind
+from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.effects import left_open
 from taograph.graphs.loop.finishing import closing_of, conclude
-from taograph.graphs.loop.internals import saver_of
+from taograph.graphs.loop.internals import invocation_of, saver_of
 from taograph.graphs.loop.repair import close_calls, is_sound, open_calls, repair
 from taograph.graphs.loop.session import Session
 from taograph.graphs.loop.state import Child, State
@@ -31,6 +32,7 @@ from taograph.graphs.loop.trajectory import feedback, read_trajectory
 from taograph.graphs.loop.verifying import objection
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.native import thought_of
+from taograph.tools.running import check_arguments
 
 # What is asked about an answer may send a run on so often; then the answer stands, and the result says so.
 OBJECTIONS = 2
@@ -55,7 +57,7 @@ Body = Callable[["Stage", Any], Steps[dict[str, Any]]]
 
 
 def stage(
-    agent: Agent, body: Body, *, after: int = 1, checked: bool = True
+    agent: Agent, body: Body, *, after: int = 1, checked: bool = True, fresh: Mapping[str, Any] | None = None
 ) -> Callable[[Any, RunnableConfig], Steps[dict[str, Any]]]:
     """The core of a strategy's node that asks the model, or decides what comes next.
 
@@ -66,6 +68,7 @@ def stage(
         after: Supersteps that the graph takes until the next stage: 1, or 2 where tasks are fanned out between.
         checked: Whether the limits are looked at before the body. Where what was done before may be the answer
             already, the body looks for it first and calls :meth:`Stage.begin` where the run goes on.
+        fresh: What the strategy's own channels hold when a run begins, also where it ends at once.
     """
 
     def core(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
@@ -81,6 +84,8 @@ def stage(
             update = {"stop": end.stop}
         if update.get("stop") is None and here.room < after + 1:
             update["stop"] = here.stop("step_limit", here.recursion_detail())
+        if fresh and here.is_new:
+            update = {**fresh, **update}
         return (yield from here.close(update.pop("stop", None), update.pop("answer", None), update))
 
     return core
@@ -302,6 +307,34 @@ class Stage(Asker):
     def close_calls(self, why: str) -> None:
         """Give a result to every call of the last reply that has none."""
         self.session.messages += close_calls(open_calls(self.conversation), why)
+
+    def calls_left(self, wanted: int) -> int:
+        """How many tool calls may be made, where so many are wanted.
+
+        Raises:
+            Ended: None may.
+        """
+        session = self.session
+        limit, made = session.limits.tool_calls, session.spent["tool_calls"]
+        if limit is None:
+            return wanted
+        if session.grant is not None:  # another part of the run may have taken some meanwhile
+            limit = min(limit, session.grant.claim("tool_calls", made + wanted))
+        if limit - made <= 0:
+            raise Ended(self.stop("tool_call_limit", f"{made} of {limit} tool calls made"))
+        return limit - made
+
+    def called(self, calls: Sequence[ToolCall]) -> None:
+        """Tool calls are made; one that does not reach its tool has not called it."""
+        tools, run = self.agent.by_name, self.session.run
+        reach = [c["name"] for c in calls if c["name"] in tools and not check_arguments(tools[c["name"]], c["args"])]
+        run["called"] = sorted({*run["called"], *reach})
+
+    def sends(self) -> None:
+        """The calls of this node are sent now: their time counts from here."""
+        session, run = self.session, self.session.run
+        run["left"] = session.seconds_left()
+        DEADLINES.set(run["id"], run["steps"], within=invocation_of(session.config))
 
     def has_turn(self) -> bool:
         """Whether another turn of the model would be allowed after this one."""

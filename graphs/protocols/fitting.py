@@ -46,6 +46,17 @@ def fit_arguments(args: Any, parameters: Schema, tool: str) -> dict[str, Any]:
     return {chosen[0]: _value(args, taken)}
 
 
+def fit_value(text: str, schema: Any, root: Schema) -> Any:
+    """A text as the value of a parameter: decoded if it is JSON and the parameter takes no text.
+
+    Args:
+        text: The text.
+        schema: The parameter's JSON schema.
+        root: The schema that it is a part of.
+    """
+    return _value(text, _kinds_of(as_schema(schema), root))
+
+
 def _value(args: Any, taken: frozenset[str]) -> Any:
     """A value as its parameter takes it, where the schema says what that is."""
     if isinstance(args, str):
