@@ -14,7 +14,7 @@ from taograph.graphs.loop.forms import Unformed, ask_form
 from taograph.graphs.loop.session import GaveUp, Session
 from taograph.graphs.loop.stopping import Stop, StopReason
 from taograph.graphs.loop.structure import Structure
-from taograph.graphs.loop.trajectory import feedback
+from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.native import read_reply
 from taograph.models.failures import refusal_text
@@ -112,13 +112,13 @@ class Asker:
 
         Args:
             request: The messages after the system prompt; the last one says what is wanted.
-            structure: The form, which the model is told.
+            structure: The form, which the model is told with the last message.
 
         Raises:
             Ended: As :meth:`ask`; or no reply fitted the form.
         """
         told = prompts.FORM.format(name=structure.name, schema=json.dumps(structure.schema, ensure_ascii=False))
-        return (yield from self._step(ask_form(self.session, [*request, feedback(told, "form")], structure)))
+        return (yield from self._step(ask_form(self.session, instructed(request, told, "form"), structure)))
 
     def _step(self, asking: Steps[T]) -> Steps[T]:
         """One step of the model; what ends it ends the run."""
