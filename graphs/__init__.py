@@ -17,6 +17,7 @@ class _Strategies(Mapping[str, Callable[..., Any]]):
     _homes: Mapping[str, tuple[str, str]] = {
         "react": ("taograph.graphs.react", "create_react_graph"),
         "direct": ("taograph.graphs.direct", "create_direct_graph"),
+        "act_only": ("taograph.graphs.act_only", "create_act_only_graph"),
         "self_consistency": ("taograph.graphs.self_consistency", "create_self_consistency_graph"),
     }
 

@@ -16,7 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send
 
 from taograph.graphs.loop.acting import act, act_input
-from taograph.graphs.loop.agent import Verifier, make_agent
+from taograph.graphs.loop.agent import Agent, Verifier, make_agent
 from taograph.graphs.loop.approving import Approve
 from taograph.graphs.loop.context import Context
 from taograph.graphs.loop.finishing import finish
@@ -90,6 +90,20 @@ def create_react_graph(
         verify=verify,
         name=name,
     )
+    return loop_of(agent, checkpointer=checkpointer, store=store, context_schema=context_schema)
+
+
+def loop_of(
+    agent: Agent, *, checkpointer: Any = None, store: Any = None, context_schema: type[Any] = Context
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The loop itself.
+
+    Args:
+        agent: What it is made of.
+        checkpointer: As LangGraph's ``compile``.
+        store: As LangGraph's ``compile``.
+        context_schema: What ``context=`` may hold.
+    """
 
     def route(state: State) -> Literal["reason", "finish", "__end__"] | list[Send]:
         run = state["run"]
@@ -109,9 +123,9 @@ def create_react_graph(
         .add_conditional_edges("reason", router("route", route), ["reason", "act", "finish", END])
         .add_edge("act", "reason")
         .add_edge("finish", END)
-        .compile(checkpointer=checkpointer, store=store, name=name)
+        .compile(checkpointer=checkpointer, store=store, name=agent.name)
     )
-    return with_own_limit(compiled, limits)
+    return with_own_limit(compiled, agent.limits)
 
 
 graph = create_react_graph(None, default_tools())

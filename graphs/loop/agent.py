@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, BaseLLM
-from langchain_core.messages import AnyMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
@@ -18,6 +18,7 @@ from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.repair import is_sound
 from taograph.graphs.loop.speaking import Protocol, Spoken, declared, in_text, speaks_text
 from taograph.graphs.loop.structure import Structure, read_structure
+from taograph.graphs.protocols.acceptable import without_thoughts
 from taograph.models.prices import Price, model_name, price_of
 from taograph.models.resolving import resolve, safe_across_loops
 from taograph.tools.policy import as_tool, policy_of
@@ -30,7 +31,11 @@ Verifier = Callable[..., Any] | BaseChatModel | str
 
 @dataclass(frozen=True)
 class Agent:
-    """The parts of a loop; see :func:`taograph.create_react_graph` for what they mean."""
+    """The parts of a loop; see :func:`taograph.create_react_graph` for what they mean.
+
+    Attributes:
+        thoughts: Whether the model is to think in words before it acts, and its thoughts are kept.
+    """
 
     model: BaseChatModel | None
     tools: tuple[BaseTool, ...]
@@ -43,6 +48,7 @@ class Agent:
     approvals: Approvals
     verify: Callable[..., Any] | BaseChatModel | None
     name: str
+    thoughts: bool = True
     _bound: dict[tuple[int, Spoken], Bound] = field(default_factory=dict, repr=False)
     _refusing: dict[int, tuple[BaseChatModel, str]] = field(default_factory=dict, repr=False)
 
@@ -132,7 +138,7 @@ class Bound:
         Raises:
             ValueError: The model cannot be given tools.
         """
-        model = in_text(given) if protocol == "text" else safe_across_loops(given)
+        model = in_text(given, thoughts=agent.thoughts) if protocol == "text" else safe_across_loops(given)
         small = bool(getattr(model, "worked_examples", False))
         acting: Runnable[Any, Any] = model
         closing: Runnable[Any, Any] = model
@@ -171,8 +177,9 @@ def make_agent(
     approve: Approve | None,
     verify: Verifier | None,
     name: str,
+    thoughts: bool = True,
 ) -> Agent:
-    """Check the parts of a loop and put them together; see :func:`taograph.create_react_graph`."""
+    """Check the parts of a loop and put them together; see :func:`taograph.create_react_graph` and :class:`Agent`."""
     if protocol not in ("auto", "native", "text"):
         raise ValueError(f'protocol={protocol!r}: use "auto", "native" or "text"')
     if isinstance(model, BaseLLM):
@@ -201,13 +208,14 @@ def make_agent(
         tools=made,
         protocol=protocol,
         system_prompt=str(system_prompt.text) if isinstance(system_prompt, SystemMessage) else system_prompt,
-        examples=tuple(shown),
+        examples=tuple(shown if thoughts else [_only_acting(message) for message in shown]),
         limits=limits,
         structure=None if response_format is None else read_structure(response_format),
         require=required,
         approvals=read_approve(approve, made),
         verify=safe_across_loops(resolve(verify)) if isinstance(verify, str | BaseChatModel) else verify,
         name=name,
+        thoughts=thoughts,
     )
     if agent.model is not None:
         check_prices(agent, agent.bound(None), limits)
@@ -247,6 +255,10 @@ def _tools(sources: Sequence[BaseTool | Callable[..., Any]]) -> tuple[BaseTool, 
             )
         made.append(read_result_tool())
     return tuple(made)
+
+
+def _only_acting(message: AnyMessage) -> AnyMessage:
+    return without_thoughts(message) if isinstance(message, AIMessage) else message
 
 
 def _example_messages(examples: Sequence[Any]) -> list[AnyMessage]:

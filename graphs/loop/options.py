@@ -58,7 +58,9 @@ class Options(TypedDict, total=False):
 _OF_GRAPH = ("checkpointer", "store", "context_schema")
 
 
-def agent_of(model: Model, tools: Tools, options: Options, *, name: str, limits: Limits | None = None) -> Agent:
+def agent_of(
+    model: Model, tools: Tools, options: Options, *, name: str, limits: Limits | None = None, thoughts: bool = True
+) -> Agent:
     """The parts of a strategy, checked.
 
     Args:
@@ -67,6 +69,7 @@ def agent_of(model: Model, tools: Tools, options: Options, *, name: str, limits:
         options: Likewise.
         name: What the graph is called where the options name it no other.
         limits: What a run may use where the options do not say it.
+        thoughts: As :class:`~taograph.graphs.loop.agent.Agent`.
 
     Raises:
         ValueError: A part cannot be used; the message names it and says the fix.
@@ -88,7 +91,7 @@ def agent_of(model: Model, tools: Tools, options: Options, *, name: str, limits:
         "name": name,
         **{key: value for key, value in options.items() if key not in _OF_GRAPH},
     }
-    return make_agent(model, tools or (), **given)
+    return make_agent(model, tools or (), **given, thoughts=thoughts)
 
 
 def for_child(options: Options, **changes: Any) -> Options:

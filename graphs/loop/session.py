@@ -33,6 +33,7 @@ from taograph.graphs.loop.speaking import Spoken
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
 from taograph.graphs.loop.telling import Teller
 from taograph.graphs.loop.window import Plan
+from taograph.graphs.protocols import prompts
 from taograph.models.failures import (
     describe,
     is_overflow,
@@ -67,7 +68,7 @@ class Session:
         config: The node's config.
         bound: The model with the tools.
         limits: The limits of this run.
-        system: The system prompt of this run.
+        prompt: The system prompt that was given for this run.
         run: The bookkeeping, changed in place and stored at the end.
         before: What was spent when the node began; for a new run, nothing.
         is_new: Whether the run begins here.
@@ -85,7 +86,7 @@ class Session:
     config: RunnableConfig
     bound: Bound
     limits: Limits
-    system: str | None
+    prompt: str | None
     run: Bookkeeping
     before: Spent
     is_new: bool
@@ -143,7 +144,7 @@ class Session:
             config=config,
             bound=bound,
             limits=limits,
-            system=settings.get("system_prompt", agent.system_prompt),
+            prompt=settings.get("system_prompt", agent.system_prompt),
             run=run,
             before=NOTHING if new_turn is not None else state["spent"],
             is_new=new_turn is not None,
@@ -156,6 +157,13 @@ class Session:
 
     def __post_init__(self) -> None:
         self.fitter = Fitter(self, self.plan)
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt; the text protocol's own instructions say beside it that there are no thoughts."""
+        if self.agent.thoughts or not self.agent.tools or self.bound.protocol == "text":
+            return self.prompt
+        return f"{self.prompt}\n\n{prompts.ONLY_ACT}" if self.prompt else prompts.ONLY_ACT
 
     @property
     def seconds(self) -> float:

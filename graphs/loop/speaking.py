@@ -35,11 +35,17 @@ def declared(model: BaseChatModel, protocol: Protocol) -> tuple[Spoken, str]:
     return "native", "the model's class has bind_tools"
 
 
-def in_text(model: BaseChatModel | BaseLLM) -> BaseChatModel:
-    """A model as the loop asks it in the text protocol: a broken step is returned, for the loop to count."""
+def in_text(model: BaseChatModel | BaseLLM, *, thoughts: bool = True) -> BaseChatModel:
+    """A model as the loop asks it in the text protocol: a broken step is returned, for the loop to count.
+
+    Args:
+        model: The model, wrapped already or not.
+        thoughts: Whether it is asked for thoughts.
+    """
     from taograph.models.text_react import TextReAct
 
     wrapped = model if isinstance(model, TextReAct) else TextReAct(model)
     inner = wrapped.model
     safe = safe_across_loops(inner) if isinstance(inner, BaseChatModel) else inner
-    return wrapped.model_copy(update={"on_malformed": "return", "model": safe})
+    own = {} if thoughts else {"thoughts": False}
+    return wrapped.model_copy(update={"on_malformed": "return", "model": safe, **own})

@@ -13,12 +13,15 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 
+from taograph.graphs.protocols.text import THOUGHT
+
 M = TypeVar("M", bound=BaseMessage)
 Content = str | list[str | dict[str, Any]]
 
 _PLAIN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_BLOCKS = frozenset({"tool_use", "function_call", "tool_call", "tool_call_chunk", "invalid_tool_call"})
 _THOUGHT_BLOCKS = frozenset({"reasoning", "thinking", "redacted_thinking", "reasoning_content"})
+_THOUGHT_FIELDS = frozenset({"reasoning_content", "reasoning"})
 _BLANK = "(no text)"
 _QUOTED = 300
 _DEEPEST = 64
@@ -84,6 +87,19 @@ def without_calls(message: AIMessage, text: str) -> AIMessage:
         usage_metadata=message.usage_metadata,
         response_metadata=message.response_metadata,
     )
+
+
+def without_thoughts(message: AIMessage) -> AIMessage:
+    """A reply without what was thought: the text beside its calls, its reasoning in whatever form."""
+    content = message.content
+    if isinstance(content, list):
+        gone = {*_THOUGHT_BLOCKS, *(("text", "output_text") if message.tool_calls else ())}
+        content = [b for b in content if (b.get("type") if isinstance(b, dict) else "text") not in gone]
+    elif message.tool_calls:
+        content = ""
+    extra = {k: v for k, v in message.additional_kwargs.items() if k not in _THOUGHT_FIELDS}
+    about = {k: v for k, v in message.response_metadata.items() if k != THOUGHT}
+    return message.model_copy(update={"content": content, "additional_kwargs": extra, "response_metadata": about})
 
 
 def is_blank(content: Content) -> bool:

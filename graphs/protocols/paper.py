@@ -67,11 +67,18 @@ class PaperDialect:
         numbered: ``Thought 1: / Action 1: / Observation 1:``; else ``Action: / Observation:`` alone.
         max_chars: The oldest of the conversation is cut so that the prompt has at most so many characters; None
             cuts nothing. The published code for the shop has 6400.
+        thoughts: Whether a thought stands before each action, where it is numbered; without, it is the paper's "Act".
     """
 
     head: str = "Question: "
     numbered: bool = True
     max_chars: int | None = None
+    thoughts: bool = True
+
+    @property
+    def has_thoughts(self) -> bool:
+        """Whether a reply begins with a thought; where it is not numbered, a thought is an action."""
+        return self.numbered and self.thoughts
 
 
 QUESTIONS = PaperDialect()
@@ -106,7 +113,7 @@ def parse_paper_step(
     """Read a reply.
 
     Args:
-        text: The reply: what continues ``Thought 1:``, or ``Action:`` where the dialect is not numbered.
+        text: The reply: what continues ``Thought 1:``, or ``Action:`` where the dialect has no thoughts.
         number: The number of the step that was asked for.
         strict_original: Read it exactly as the published code does.
         dialect: Which of the formats.
@@ -115,7 +122,7 @@ def parse_paper_step(
         The step; an action's tool has its first letter in lower case, its argument is text (or the object that
         its JSON says). Linear in the length of the text.
     """
-    if not dialect.numbered:
+    if not dialect.has_thoughts:
         return parse_paper_action(text, strict_original=strict_original, dialect=dialect)
     if strict_original:
         return _step_original(text, number)

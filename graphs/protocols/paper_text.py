@@ -42,7 +42,7 @@ def paper_instruction(tools: Sequence[OfferedTool], dialect: PaperDialect = QUES
         tools: The tools it may call.
         dialect: Which of the formats.
     """
-    parts = "a thought, an action and its observation" if dialect.numbered else "an action and its observation"
+    parts = "a thought, an action and its observation" if dialect.has_thoughts else "an action and its observation"
     lines = [
         f"Solve the task in rounds of {parts}. The observation comes from outside: wait for it. Actions, one a round:",
         *(f"{_usage(tool)}: {as_data(tool.description, indent='    ')}" for tool in tools if tool.name != ANY_ACTION),
@@ -120,7 +120,7 @@ def render_paper(
                 "system prompt and instruction: shorten them, or set it higher"
             )
         text = text[-room:]
-    return PaperPrompt(head + text, number, (f"\nObservation {number}:",) if dialect.numbered else ("\n",))
+    return PaperPrompt(head + text, number, (f"\nObservation {number}:",) if dialect.has_thoughts else ("\n",))
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ class _Writing:
         """The text up to the label of the next step, and its number."""
         self._close()
         number = self._number + 1
-        label = f"Thought {number}:" if self._dialect.numbered else "Action:"
+        label = self._label(number)
         return ("\n" if self._dialect.numbered else "\n\n").join([*(one.text for one in self._rounds), label]), number
 
     def _ask(self, text: str) -> None:
@@ -183,8 +183,7 @@ class _Writing:
                 self._open[call["id"] or ""] = ("" if place else said, action)
         elif message.response_metadata.get("error"):  # a reply that could not be read, as it is
             self._number += 1
-            label = f"Thought {self._number}" if self._dialect.numbered else "Action"
-            self._rounds.append(_Round(f"{label}: {self._plain(said.strip())}"))
+            self._rounds.append(_Round(f"{self._label(self._number)} {self._plain(said.strip())}"))
         else:
             thought = message.response_metadata.get(THOUGHT, message.additional_kwargs.get("reasoning_content"))
             action = str(kept["text"]) if kept.get("answer") == said else f"Finish[{said}]"
@@ -193,10 +192,16 @@ class _Writing:
 
     def _act(self, thought: str, action: str) -> None:
         self._number += 1
-        if self._dialect.numbered:
+        if self._dialect.has_thoughts:
             self._rounds.append(_Round(f"Thought {self._number}: {thought}\nAction {self._number}: {action}"))
         else:
-            self._rounds.append(_Round(f"Action: {action}"))
+            self._rounds.append(_Round(f"{self._label(self._number)} {action}"))
+
+    def _label(self, number: int) -> str:
+        """The label that a reply continues."""
+        if not self._dialect.numbered:
+            return "Action:"
+        return f"Thought {number}:" if self._dialect.thoughts else f"Action {number}:"
 
     def _tell(self, text: str) -> None:
         """An observation, or what the loop or the user says: in its place, since the format has no other."""

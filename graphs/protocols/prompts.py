@@ -7,6 +7,10 @@ from collections.abc import Sequence
 EMPTY = "Your last reply was empty. Call a tool, or answer the question with what you know from the observations."
 CUT = "Your last reply was cut off at the length limit. Reply again, shorter: one tool call, or a brief answer."
 BROKEN = "Your last reply could not be read. Reply again: one tool call with valid JSON, or the answer as text."
+ONLY_ACT = (
+    "Do not explain what you do, and do not think aloud: either call a tool and write nothing beside the call, or give "
+    "the answer alone."
+)
 NO_WORDS = "Your last reply was empty. Reply again, in words."
 SHORTER = "Your last reply was cut off at the length limit. Reply again, shorter."
 NO_TOOL = "There is no tool to call here. Reply again, in words."

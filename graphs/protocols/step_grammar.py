@@ -42,6 +42,7 @@ def step_grammar(
     language: str = "en",
     one_line: bool = False,
     begun: bool = False,
+    thoughts: bool = True,
 ) -> str:
     """The grammar of one step in GBNF: a thought, if any, and an action whose arguments fit the tool, or an answer.
 
@@ -55,13 +56,14 @@ def step_grammar(
         one_line: For a base model, which does not know where to begin and to stop: there is a thought, thought and
             answer are one line each, and what it writes is not long.
         begun: The prompt ends with the label of the thought.
+        thoughts: Whether there is a thought.
 
     Raises:
         ValueError: There are no tools, none has the name, or there is no such language.
     """
     label = labels(language)
     callable_ = _callable(tools, choice)
-    lines = [_root(label, one_line=one_line, begun=begun)]
+    lines = [_root(label, one_line=one_line, begun=begun) if thoughts else "root ::= step"]
     ways = [*(["action"] if callable_ else []), *(["final"] if choice in (None, "none") else [])]
     lines.append(f'step ::= ({" | ".join(ways)}) "\\n"?')
     if callable_:
@@ -72,8 +74,8 @@ def step_grammar(
         lines.append(f"args-{number} ::= {arguments(tool.parameters)}")
     if choice in (None, "none"):
         lines.append(f"final ::= {literal(label.final_answer + label.colon)} answer")
-    rules = _LINE + (_BOUND if one_line else "{0,400}")
-    rules += "" if one_line else _MORE
+    rules = _LINE + (_BOUND if one_line else "{0,400}") if thoughts else ""
+    rules += _MORE if thoughts and not one_line else ""
     if choice in (None, "none"):
         rules += _ANSWERS[one_line]
     return "\n".join(lines) + rules + (values(_LONGEST_TEXT if one_line else None) if callable_ else "\n")

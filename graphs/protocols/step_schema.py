@@ -19,7 +19,9 @@ class _TooFreeError(Exception):
     """A schema says less, or more, than OpenAI's strict form can."""
 
 
-def step_schema(tools: Sequence[OfferedTool], choice: str | None = None, *, strict: bool = False) -> dict[str, Any]:
+def step_schema(
+    tools: Sequence[OfferedTool], choice: str | None = None, *, strict: bool = False, thoughts: bool = True
+) -> dict[str, Any]:
     """The JSON schema of one step.
 
     Args:
@@ -28,11 +30,13 @@ def step_schema(tools: Sequence[OfferedTool], choice: str | None = None, *, stri
         strict: In OpenAI's strict form, in which nothing can be left out: an optional argument may be null. Of a
             tool whose arguments have no such form, only that they are an object is said, and
             :func:`is_strict` tells.
+        thoughts: Whether there is a thought.
     """
     steps = [] if choice == "none" else [_call(tool, strict) for tool in tools if choice in (None, "any", tool.name)]
     if choice in (None, "none"):
         steps.append(_closed({"final_answer": {"type": "string"}}))
-    return _closed({"thought": {"type": "string"}, "step": {"anyOf": steps}})
+    thought = {"thought": {"type": "string"}} if thoughts else {}
+    return _closed({**thought, "step": {"anyOf": steps}})
 
 
 def is_strict(schema: Any) -> bool:
@@ -68,10 +72,11 @@ def flattened(text: str, tools: Mapping[str, OfferedTool]) -> str:
     return json.dumps({"thought": said.get("thought") or "", **step}, ensure_ascii=False)
 
 
-def json_note(choice: str | None, language: str) -> str:
+def json_note(choice: str | None, language: str, *, thoughts: bool = True) -> str:
     """What a model is told of the form, behind all else: the instructions and the conversation have labels."""
-    action = '{"thought": "…", "step": {"action": "…", "action_input": {…}}}'
-    final = '{"thought": "…", "step": {"final_answer": "…"}}'
+    thought = '"thought": "…", ' if thoughts else ""
+    action = f'{{{thought}"step": {{"action": "…", "action_input": {{…}}}}}}'
+    final = f'{{{thought}"step": {{"final_answer": "…"}}}}'
     forms = {None: (action, final), "none": (final,)}.get(choice, (action,))
     words, either = _NOTES[language]
     return f"{words} {either.join(forms)}"

@@ -115,7 +115,9 @@ def chat_messages(messages: Sequence[BaseMessage], system: str = "", *, language
     return merged([*told, *(_message(turn, language) for turn in turns(messages, language=language))])
 
 
-def completion_text(messages: Sequence[BaseMessage], system: str = "", *, language: str = "en") -> str:
+def completion_text(
+    messages: Sequence[BaseMessage], system: str = "", *, language: str = "en", thoughts: bool = True
+) -> str:
     """A conversation as one text for a model that continues texts; it ends with the label of a thought.
 
     The form is that of the worked examples in the system text: what the model is given and what it writes are told
@@ -125,6 +127,7 @@ def completion_text(messages: Sequence[BaseMessage], system: str = "", *, langua
         messages: The conversation.
         system: As :func:`chat_messages`.
         language: Of the labels.
+        thoughts: Whether a reply begins with a thought; else the text ends before any label.
     """
     label, words = labels(language), next(found for known, found in WORDS.items() if known == language)
     heads = "|".join(map(re.escape, (words.you_write, words.you_get)))
@@ -144,7 +147,7 @@ def completion_text(messages: Sequence[BaseMessage], system: str = "", *, langua
             parts[-1] = (writes, f"{parts[-1][1]}\n{text}")
         else:
             parts.append((writes, text))
-    begun = f"{label.thought}{label.colon.rstrip()}"
+    begun = f"{label.thought}{label.colon.rstrip()}" if thoughts else ""
     if parts and parts[-1][0]:
         parts[-1] = (True, f"{parts[-1][1]}\n{begun}")
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -55,6 +56,7 @@ def system_text(
     template: str | None = None,
     choice: str | None = None,
     examples: bool = True,
+    thoughts: bool = True,
 ) -> str:
     """What a model is told before the conversation.
 
@@ -65,12 +67,13 @@ def system_text(
             ``{format}``, ``{rules}`` and ``{examples}`` are filled in; every other brace stays as it is.
         choice: As :func:`choice_text`.
         examples: Whether worked examples are part of it; not where they stand in the conversation as turns.
+        thoughts: Whether a reply begins with a thought.
 
     Raises:
         ValueError: There are no tools, no such language, no ``{tools}`` in the template, or no tool of the name
             that ``choice`` gives.
     """
-    words = _words(language)
+    words = _words(language, thoughts=thoughts)
     if not tools:
         raise ValueError("tools is empty: the text protocol is for calling tools. Give at least one")
     if template is not None and "{tools}" not in template:
@@ -140,17 +143,18 @@ def stop_texts(language: str = "en") -> tuple[str, ...]:
     return f"\n{label.observation}{label.colon.rstrip()}", f"\n{words.you_get}"
 
 
-def retry_hint(step: ParsedStep, language: str = "en") -> str:
+def retry_hint(step: ParsedStep, language: str = "en", *, thoughts: bool = True) -> str:
     """What to tell a model whose reply could not be read: what was wrong, and the form to reply in.
 
     Args:
         step: The reply as it was parsed, an error.
         language: As :func:`system_text`.
+        thoughts: As :func:`system_text`.
 
     Raises:
         ValueError: The step is no error, or there is no such language.
     """
-    words = _words(language)
+    words = _words(language, thoughts=thoughts)
     if step.error is None:
         raise ValueError(f"step is of kind {step.kind!r}: there is nothing to hint at. Give a step of kind 'error'")
     what, instead = words.faults[step.error]
@@ -163,9 +167,28 @@ def retry_hint(step: ParsedStep, language: str = "en") -> str:
     return "\n".join([*lines, words.again])
 
 
-def _words(language: str) -> Words:
+def _words(language: str, *, thoughts: bool = True) -> Words:
     labels(language)  # says which there are
-    return next(words for known, words in WORDS.items() if known == language)
+    words = next(words for known, words in WORDS.items() if known == language)
+    return words if thoughts else _only_acting(words, labels(language))
+
+
+def _only_acting(words: Words, label: Labels) -> Words:
+    """The words where replies have no thoughts: nothing speaks of them."""
+
+    def without(text: str) -> str:
+        return "\n".join(line for line in text.split("\n") if label.thought not in line)
+
+    missing = words.faults["missing_action"][0], words.write_one
+    return replace(
+        words,
+        format=without(words.format),
+        rules=f"{words.only_act}\n{without(words.rules)}",
+        again=without(words.again),
+        faults={**words.faults, "missing_action": missing},
+        before="",
+        after="",
+    )
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
@@ -230,14 +253,14 @@ def _example(name: str, example: ToolExample, heading: str, words: Words, label:
             line(label.question, as_data(example.question)),
             "",
             words.you_write,
-            line(label.thought, _filled(words.before, {"tool": name})),
+            *([line(label.thought, _filled(words.before, {"tool": name}))] if words.before else []),
             _call(name, example.args, label),
             "",
             words.you_get,
             line(label.observation, as_data(example.observation)),
             "",
             words.you_write,
-            line(label.thought, words.after),
+            *([line(label.thought, words.after)] if words.after else []),
             line(label.final_answer, as_data(example.answer)),
         ]
     )

@@ -42,6 +42,8 @@ class Words:
         unreadable: What begins the hint after a reply that could not be read.
         faults: Code of a fault → what was wrong, and what to do instead (may be empty).
         again: What ends a hint: the form of a reply.
+        only_act: The first rule, where replies have no thoughts.
+        write_one: What to do about a reply without a step, then.
     """
 
     template: str
@@ -68,6 +70,8 @@ class Words:
     unreadable: str
     faults: Mapping[StepError, tuple[str, str]]
     again: str
+    only_act: str
+    write_one: str
 
 
 ENGLISH = Words(
@@ -147,6 +151,8 @@ Action Input: its arguments as a JSON object
 Or, if you know the answer:
 Thought: how you know it
 Final Answer: the answer to the question""",
+    only_act="- Begin every reply with Action: or Final Answer: Write nothing before it.",
+    write_one="Write one of them.",
 )
 
 CHINESE = Words(
@@ -223,6 +229,8 @@ CHINESE = Words(
 如果已经知道答案：
 思考：答案的依据是什么
 最终答案：问题的答案""",
+    only_act="- 每次回复都以“行动：”或“最终答案：”开头，前面不写任何内容。",
+    write_one="请写其中一个。",
 )
 
 GERMAN = Words(
@@ -309,6 +317,8 @@ Action Input: seine Argumente als JSON-Objekt
 Oder, wenn du die Antwort weißt:
 Thought: woher du sie weißt
 Final Answer: die Antwort auf die Frage""",
+    only_act="- Beginne jede Nachricht mit Action: oder Final Answer: Schreibe nichts davor.",
+    write_one="Schreibe eines davon.",
 )
 
 POLISH = Words(
@@ -392,6 +402,8 @@ Action Input: jego argumenty jako obiekt JSON
 Albo, jeśli znasz odpowiedź:
 Thought: skąd ją znasz
 Final Answer: odpowiedź na pytanie""",
+    only_act="- Każdą wiadomość zacznij od Action: albo Final Answer: Nie pisz niczego przed tym.",
+    write_one="Napisz jedno z nich.",
 )
 
 WORDS: dict[Language, Words] = {"en": ENGLISH, "zh": CHINESE, "de": GERMAN, "pl": POLISH}

@@ -81,7 +81,13 @@ def check_constrain(constrain: str, model: BaseChatModel | BaseLLM, dialect: obj
 
 
 def constraints_of(
-    constrain: Constrain, model: BaseChatModel | BaseLLM, offer: Offer, options: Mapping[str, Any], language: str
+    constrain: Constrain,
+    model: BaseChatModel | BaseLLM,
+    offer: Offer,
+    options: Mapping[str, Any],
+    language: str,
+    *,
+    thoughts: bool = True,
 ) -> tuple[Constraint, ...]:
     """The ways to try, in order; none where nothing is to be called, or the caller has a form of his own.
 
@@ -91,11 +97,12 @@ def constraints_of(
         offer: What it may do.
         options: Keywords of the call.
         language: Of the labels.
+        thoughts: Whether a step begins with a thought.
     """
     own = {**(getattr(model, "extra_body", None) or {}), **(options.get("extra_body") or {})}
     if constrain == "none" or not offer.tools or _HOLDS & {*own, *options}:
         return ()
-    maker = _Maker(model, offer, own, language)
+    maker = _Maker(model, offer, own, language, thoughts)
     if constrain != "auto":
         return (maker.make(constrain),)
     if not _takes_fields(model):
@@ -106,8 +113,11 @@ def constraints_of(
 class _Maker:
     """Makes the ways for one request."""
 
-    def __init__(self, model: BaseChatModel | BaseLLM, offer: Offer, own: Mapping[str, Any], language: str) -> None:
+    def __init__(
+        self, model: BaseChatModel | BaseLLM, offer: Offer, own: Mapping[str, Any], language: str, thoughts: bool
+    ) -> None:
         self._model, self._offer, self._own, self._language = model, offer, own, language
+        self._thoughts = thoughts
 
     def make(self, way: Constrain) -> Constraint:
         if way == "json_schema":
@@ -116,13 +126,14 @@ class _Maker:
         if way == "guided" and not completes:
             schema = self._schema(strict=False)
             fields: dict[str, Any] = {"structured_outputs": {"json": schema}, "guided_json": schema}
-            return self._in_body("guided", fields, _JSON, json_note(self._offer.choice, self._language))
+            return self._in_body("guided", fields, _JSON, self._note())
         grammar = step_grammar(
             list(self._offer.tools.values()),
             self._offer.choice,
             language=self._language,
             one_line=bool(getattr(self._model, "one_line", False)),
-            begun=completes,
+            begun=completes and self._thoughts,
+            thoughts=self._thoughts,
         )
         fields = {"grammar": grammar} if way != "guided" else {}
         if way != "grammar":
@@ -130,21 +141,26 @@ class _Maker:
         if way == "guided":
             fields["guided_grammar"] = grammar
         label = labels(self._language)
-        heads = () if completes else (label.thought, label.action, label.final_answer)
+        thought = (label.thought,) if self._thoughts else ()
+        heads = () if completes else (*thought, label.action, label.final_answer)
         return self._in_body("guided" if way == "guided" else "grammar", fields, heads)
 
     def _of_schema(self) -> Constraint:
         schema = self._schema(strict=True)
         inner = {"name": "step", "schema": schema, "strict": is_strict(schema)}
         form = {"response_format": {"type": "json_schema", "json_schema": inner}}
-        note = json_note(self._offer.choice, self._language)
+        note = self._note()
         # As a keyword, OpenAI's client would read the reply itself, and raise for one that was cut off.
         if _takes_fields(self._model) and not getattr(self._model, "use_responses_api", False):
             return self._in_body("json_schema", form, _JSON, note)
         return Constraint("json_schema", form, _naming("response_format", "json_schema", "schema"), _JSON, note)
 
     def _schema(self, *, strict: bool) -> dict[str, Any]:
-        return step_schema(list(self._offer.tools.values()), self._offer.choice, strict=strict)
+        tools = list(self._offer.tools.values())
+        return step_schema(tools, self._offer.choice, strict=strict, thoughts=self._thoughts)
+
+    def _note(self) -> str:
+        return json_note(self._offer.choice, self._language, thoughts=self._thoughts)
 
     def _in_body(self, name: str, fields: Mapping[str, Any], begins: tuple[str, ...], note: str = "") -> Constraint:
         return Constraint(name, {"extra_body": {**self._own, **fields}}, _naming(*fields), begins, note)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from taograph.graphs.protocols.acceptable import without_thoughts
 from taograph.graphs.protocols.examples import EXAMPLE_ID
 from taograph.graphs.protocols.paper import (
     QUESTIONS,
@@ -92,6 +93,7 @@ def dialect_of(
     language: str,
     template: str | None,
     strict_original: bool,
+    thoughts: bool = True,
 ) -> Dialect:
     """The form of the protocol for one turn.
 
@@ -102,21 +104,27 @@ def dialect_of(
         language: Of labels and instructions.
         template: Instructions in place of our own.
         strict_original: Of the paper's form: the published code to the letter.
+        thoughts: Whether a reply begins with a thought.
     """
     if form == "labels":
-        return LabelDialect(offer, completion=completion, language=language, template=template)
+        return LabelDialect(offer, completion=completion, language=language, template=template, thoughts=thoughts)
     paper = QUESTIONS if isinstance(form, str) else form
+    if not thoughts:
+        paper = replace(paper, thoughts=False)
     return PaperForm(offer, paper, completion=completion, template=template, strict_original=strict_original)
 
 
 class LabelDialect:
     """``Thought: / Action: / Action Input: / Observation: / Final Answer:``."""
 
-    def __init__(self, offer: Offer, *, completion: bool, language: str, template: str | None) -> None:
+    def __init__(
+        self, offer: Offer, *, completion: bool, language: str, template: str | None, thoughts: bool = True
+    ) -> None:
         self._offer = offer
         self._completion = completion
         self._language = language
         self._template = template
+        self._thoughts = thoughts
         self._plain = False
 
     def ask(self, messages: Sequence[BaseMessage]) -> Request:
@@ -128,22 +136,26 @@ class LabelDialect:
         system = "" if not tools else self._system(messages)
         if self._offer.answer_schema is not None:
             system += "\n\n" + _answer_form(self._offer.answer_schema, self._language)
-        told = with_thoughts(messages, language=self._language)
+        if self._thoughts:
+            told = with_thoughts(messages, language=self._language)
+        else:
+            told = [without_thoughts(message) if isinstance(message, AIMessage) else message for message in messages]
         if self.wanted():
             # At the end: the prefix stays what it was for the other requests of a run.
             told.append(loops_own(self.wanted()))
         stop = stop_texts(self._language)
         if self._completion:
-            return Request(
-                completion_text(told, system, language=self._language), (*stop, *completion_stops(self._language))
-            )
+            text = completion_text(told, system, language=self._language, thoughts=self._thoughts)
+            return Request(text, (*stop, *completion_stops(self._language)))
         return Request(chat_messages(told, system, language=self._language), stop)
 
     def _system(self, messages: Sequence[BaseMessage]) -> str:
         """The instructions; worked examples that stand in the conversation as turns are not told twice."""
         shown = any(isinstance(m, ToolMessage) and m.tool_call_id.startswith(EXAMPLE_ID) for m in messages)
         offered = list(self._offer.tools.values())
-        return system_text(offered, language=self._language, template=self._template, examples=not shown)
+        return system_text(
+            offered, language=self._language, template=self._template, examples=not shown, thoughts=self._thoughts
+        )
 
     def ask_for_action(self, step: ParsedStep) -> Request | None:
         """As :class:`Dialect`: never."""
@@ -154,7 +166,7 @@ class LabelDialect:
         # The observation is found by its label, which may well stand in an argument.
         own = () if self._plain else (*stop_texts(self._language)[1:], *completion_stops(self._language))
         return StepStream(
-            primed=self._completion and not self._plain,
+            primed=self._completion and self._thoughts and not self._plain,
             plain=self._plain,
             answers=not self._offer.must_act,
             stops=(*own, *stop),
@@ -163,7 +175,7 @@ class LabelDialect:
     def parse(self, stream: StepStream, *, cut: bool, strict: bool = False) -> ParsedStep:
         """As :class:`Dialect`. Of an action that was cut off nothing is guessed."""
         text = flattened(stream.text, self._offer.tools)
-        if self._completion and not self._plain and not stream.is_labelled:
+        if self._completion and self._thoughts and not self._plain and not stream.is_labelled:
             label = labels(self._language)
             text = f"{label.thought}{label.colon}{text}"
         step = parse_step(text, tools=self._offer.tools, strict=strict)
@@ -182,7 +194,7 @@ class LabelDialect:
 
     def hint(self, step: ParsedStep) -> str:
         """As :class:`Dialect`."""
-        return retry_hint(step, self._language)
+        return retry_hint(step, self._language, thoughts=self._thoughts)
 
     def remarks(self, step: ParsedStep) -> dict[str, Any]:
         """As :class:`Dialect`: nothing."""
@@ -216,7 +228,9 @@ class PaperForm:
 
     def ask_for_action(self, step: ParsedStep) -> Request | None:
         """As :class:`Dialect`: once, as the published code does."""
-        if self._thought is not None or not (isinstance(step, PaperStep) and step.asks_again):
+        if not self._paper.thoughts or self._thought is not None:
+            return None
+        if not (isinstance(step, PaperStep) and step.asks_again):
             return None
         self._thought = step.thought
         self._prompt = self._prompt.again(step.thought)
@@ -224,7 +238,7 @@ class PaperForm:
 
     def stream(self, stop: Sequence[str]) -> StepStream:
         """As :class:`Dialect`. Nothing is shown early of what the published code would read in its own way."""
-        thinks = self._paper.numbered and self._thought is None
+        thinks = self._paper.has_thoughts and self._thought is None
         return StepStream(primed=True, live=thinks and not self._strict, answers=False, stops=tuple(stop))
 
     def parse(self, stream: StepStream, *, cut: bool, strict: bool = False) -> ParsedStep:

@@ -74,6 +74,8 @@ class TextReAct(BaseChatModel):
         dialect: "labels" for Thought / Action / Action Input / Observation / Final Answer; "paper" for
             ``Thought 1: / Action 1: Search[x]``, or one of the paper's forms as a ``PaperDialect``.
         strict_original: Of the paper's form: the published code to the letter.
+        thoughts: Whether a reply begins with a thought. Without, the model is told of actions and answers alone, and
+            earlier thoughts are not shown to it.
         on_malformed: "retry" asks again, with a hint that quotes what was wrong; "return" gives the reply as it
             is, with ``error``, ``error_detail`` and ``error_hint`` in ``response_metadata``.
         retries: How often it is asked again for one message.
@@ -97,6 +99,7 @@ class TextReAct(BaseChatModel):
     template: str | None = None
     dialect: DialectName | PaperDialect = "labels"
     strict_original: bool = False
+    thoughts: bool = True
     on_malformed: OnMalformed = "retry"
     retries: int = 2
     constrain: Constrain = "none"
@@ -297,6 +300,7 @@ class TextReAct(BaseChatModel):
             language=self.language,
             template=self.template,
             strict_original=self.strict_original,
+            thoughts=self.thoughts,
         )
         exchange = Exchange(
             dialect,
@@ -316,7 +320,7 @@ class TextReAct(BaseChatModel):
         held: tuple[Constraint, ...] | None = None
         if self.constrain != "none" and kwargs.get("tools"):
             wanted = self.constrain if self.dialect == "labels" else "none"
-            held = constraints_of(wanted, self.model, offer_of(kwargs), options, self.language)
+            held = constraints_of(wanted, self.model, offer_of(kwargs), options, self.language, thoughts=self.thoughts)
         return Asked(content, exchange.stop, options, held)
 
     def _options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -331,7 +335,8 @@ class TextReAct(BaseChatModel):
 
 
 _IDENTIFYING = frozenset(
-    {"language", "template", "dialect", "strict_original", "on_malformed", "retries", "constrain", "stop", *_PASSED_ON}
+    {"language", "template", "dialect", "strict_original", "thoughts", "on_malformed", "retries", "constrain", "stop"}
+    | set(_PASSED_ON)
 )
 # Of the model behind, and asked for by whoever makes any chat model in the same way.
 _IGNORED = frozenset({"api_key", "max_retries"})
