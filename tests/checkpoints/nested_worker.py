@@ -18,7 +18,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
-from worker import QUESTION, STEPS, Job
+from worker import QUESTION, STEPS, Job, say
 
 import taograph.checkpoints.postgres
 import taograph.checkpoints.sqlite
@@ -94,6 +94,7 @@ def run_sync(job: Any) -> dict[str, Any]:
     with checkpoints.open(job.url) as saver:
         graph = make_graph(job, saver)
         given = input_of(job, graph.get_state(config))
+        say({"started": True})
         result = graph.invoke(given, config, durability=job.durability)
         return result_of(result)
 
@@ -103,6 +104,7 @@ async def run_async(job: Any) -> dict[str, Any]:
     async with checkpoints.aopen(job.url) as saver:
         graph = make_graph(job, saver)
         given = input_of(job, await graph.aget_state(config))
+        say({"started": True})
         result = await graph.ainvoke(given, config, durability=job.durability)
         return result_of(result)
 

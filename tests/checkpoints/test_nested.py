@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -119,6 +120,25 @@ def test_a_graph_that_has_ended_is_not_run_again(
     assert result["messages"] == undisturbed["messages"]
     assert story.count("after ran") == 2, "that it had run was not stored; it is no node of ours"
     assert not story.twice()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_killed_at_any_moment(new_story: NewStory, undisturbed: dict[str, Any], durability: str) -> None:
+    chance = random.Random(7)
+    kills = 0
+    for number in range(15):
+        story = new_story(durability=durability, late=number % 3 == 0, pause=0.01)
+        result = story.go(kill_after=chance.uniform(0.0, 1.0))
+        while result is None or result["asked"]:
+            result = story.go(resume=story.answers(result)) if result else story.go()
+        assert result["messages"] == undisturbed["messages"]
+        assert result["sound"]
+        assert [effect for effect in sorted(effects(story)) if effect.startswith("pay")] == ["pay-1", "pay-2", "pay-3"]
+        if durability == "sync":
+            assert not story.again()
+        kills += story.kills
+    assert kills > 0
 
 
 def test_with_exit_a_killed_process_loses_the_run(new_story: NewStory, undisturbed: dict[str, Any]) -> None:
