@@ -19,6 +19,8 @@ class _Strategies(Mapping[str, Callable[..., Any]]):
         "direct": ("taograph.graphs.direct", "create_direct_graph"),
         "act_only": ("taograph.graphs.act_only", "create_act_only_graph"),
         "self_consistency": ("taograph.graphs.self_consistency", "create_self_consistency_graph"),
+        "hybrid": ("taograph.graphs.hybrid", "create_hybrid_graph"),
+        "rewoo": ("taograph.graphs.rewoo", "create_rewoo_graph"),
     }
 
     def __getitem__(self, name: str) -> Callable[..., Any]:

@@ -179,6 +179,7 @@ class Stage(Asker):
         if fresh:
             run["children"] = len(known)
             run["steps"] += sum(child["stop"]["step"] for child in fresh)
+            self.session.teller.step = run["steps"]
             run["called"] = sorted({*run["called"], *(name for child in fresh for name in child["called"])})
         return fresh
 
