@@ -203,8 +203,11 @@ def grant_of(config: RunnableConfig) -> Grant | None:
     return found if isinstance(found, Grant) else None
 
 
+LEAST: Mapping[str, float] = {"steps": 1, "tokens": 1, "tool_calls": 0, "cost": 1e-9, "seconds": 1e-9}
+"""The least that :class:`Limits` takes of each: what a sub-run has where nothing is left."""
+
+
 def _at_least(what: str, left: float) -> float:
-    """A limit as :class:`Limits` takes it; where nothing is left, the least that ends a run at its first look."""
-    if what in ("steps", "tokens"):
-        return max(1, int(left))
-    return max(0, int(left)) if what == "tool_calls" else max(1e-9, left)
+    """A limit as :class:`Limits` takes it."""
+    least = LEAST[what]
+    return max(least, int(left) if isinstance(least, int) else left)

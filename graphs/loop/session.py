@@ -19,7 +19,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from taograph.calls import Cancelled, Pause, Steps, TimedOut
 from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound, check_prices
-from taograph.graphs.loop.allowance import Allowance, Grant, Used, grant_of
+from taograph.graphs.loop.allowance import LEAST, Allowance, Grant, Used, grant_of
 from taograph.graphs.loop.calling import model_call
 from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
 from taograph.graphs.loop.context import kept_in, limits_in, read_context, with_context
@@ -136,6 +136,7 @@ class Session:
         else:  # what a run's context says of limits is said to its parent
             settings = {name: value for name, value in settings.items() if name not in limits_in(settings)}
             limits, narrowed = grant.narrow(agent.limits, elapsed)
+            _expect(run, limits, narrowed)
         check_prices(agent, bound, limits)
         check_window(settings.get("window"))
         run["limits"] = kept_in(settings)
@@ -347,6 +348,14 @@ class Session:
         self.added["output_tokens"] += usage.output_tokens
         self.added["cached_tokens"] += usage.cached_tokens
         self.added["cost"] += usage.cost
+
+
+def _expect(run: Bookkeeping, limits: Limits, narrowed: frozenset[str]) -> None:
+    """A sub-run that nothing is left for is not to take even a first turn, whose size nobody knows."""
+    if "tokens" in narrowed and limits.tokens is not None and limits.tokens <= LEAST["tokens"]:
+        run["turn_tokens"] = max(run["turn_tokens"], limits.tokens)
+    if "cost" in narrowed and limits.cost is not None and limits.cost <= LEAST["cost"]:
+        run["turn_cost"] = max(run["turn_cost"], limits.cost)
 
 
 def _new_run(turn: str, protocol: Spoken, config: RunnableConfig) -> Bookkeeping:
