@@ -38,10 +38,9 @@ def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
         waited = DEADLINES.waited(task["run"], task["step"], within=invocation_of(config))
         started = time.time() - waited
         teller = Teller(config, task["run"], task["step"])
-        teller.tell("action", id=call["id"], tool=call["name"], args=call["args"])
         answered = has_plain_answer(config)
         try:
-            done = yield from _run(agent, task, config, teller)
+            done = yield from told(teller, call, carried_out(agent, task, config, teller))
         except Exception as error:
             if isinstance(error, GraphBubbleUp):
                 DEADLINES.forget(task["run"], task["step"])
@@ -49,27 +48,35 @@ def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
                 yield from forget_plain_answer(config)
             raise
         seconds = time.monotonic() - began
-        teller.tell(
-            "observation",
-            id=call["id"],
-            tool=call["name"],
-            text=str(done.message.text),
-            status=done.message.status,
-            seconds=round(seconds, 3),
-            size=done.size,
-            handle=done.handle,
-        )
         update: dict[str, Any] = {
             "messages": [] if done.told else [storable(done.message, config)],
             "spent": {**NOTHING, "tool_calls": int(done.ran)},
             "clock": Clock(seconds=0.0, start=started, end=started + waited + seconds),
         }
-        return [update, *map(_own, done.commands)] if done.commands else update
+        return [update, *map(own, done.commands)] if done.commands else update
 
     return core
 
 
-def _own(command: Command[Any]) -> Command[Any]:
+def told(teller: Teller, call: ToolCall, running: Steps[ToolRun]) -> Steps[ToolRun]:
+    """A call that is run, with the events of it."""
+    began = time.monotonic()
+    teller.tell("action", id=call["id"], tool=call["name"], args=call["args"])
+    done = yield from running
+    teller.tell(
+        "observation",
+        id=call["id"],
+        tool=call["name"],
+        text=str(done.message.text),
+        status=done.message.status,
+        seconds=round(time.monotonic() - began, 3),
+        size=done.size,
+        handle=done.handle,
+    )
+    return done
+
+
+def own(command: Command[Any]) -> Command[Any]:
     """A tool's command, its messages marked: what a tool says in the user's name is no turn of the user."""
     update = command.update
     if command.graph is not None or not isinstance(update, dict) or not update.get("messages"):
@@ -92,7 +99,18 @@ def act_input(call: ToolCall, run: Bookkeeping) -> ActInput:
     )
 
 
-def _run(agent: Agent, task: ActInput, config: RunnableConfig, teller: Teller) -> Steps[ToolRun]:
+def carried_out(agent: Agent, task: ActInput, config: RunnableConfig, teller: Teller) -> Steps[ToolRun]:
+    """What comes of a call: the word of a person where it needs one, the ledger, and its tool.
+
+    Args:
+        agent: What the run is made of.
+        task: The call.
+        config: Of the node.
+        teller: Of the node.
+
+    Raises:
+        GraphBubbleUp: It waits for a person, or hands over to another graph.
+    """
     call, refused = task["call"], task["refused"]
     if refused is not None:
         message = close_calls([call], refused)[0]

@@ -175,15 +175,23 @@ def rejected(call: ToolCall, verdict: Verdict) -> ToolRun:
     return ToolRun(message, ran=False, size=len(text))
 
 
+_NOTE = "[A person changed the arguments; this ran with "
+
+
 def noted(done: ToolRun, call: ToolCall) -> ToolRun:
     """The observation of a call whose arguments a person changed: the model has to know with which it ran."""
     args = json.dumps(call["args"], ensure_ascii=False)
-    text = f"[A person changed the arguments; this ran with {args}.]\n"
+    text = f"{_NOTE}{args}.]\n"
     message = done.message
     content: Any = message.content
     content = text + content if isinstance(content, str) else [{"type": "text", "text": text}, *content]
     changed = message.model_copy(update={"content": content})
     return replace(done, message=changed, size=done.size + len(text))
+
+
+def without_note(text: str) -> str:
+    """What a tool returned, without what :func:`noted` put before it."""
+    return text.partition(".]\n")[2] if text.startswith(_NOTE) else text
 
 
 def _question(call: ToolCall, tool: BaseTool, thread: str | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -16,7 +16,7 @@ from taograph.graphs.loop.stopping import Stop, StopReason
 from taograph.graphs.loop.structure import Structure
 from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.native import read_reply
+from taograph.graphs.protocols.native import read_reply, text_of
 from taograph.models.failures import refusal_text
 
 T = TypeVar("T")
@@ -101,6 +101,31 @@ class Asker:
             self.session.teller.tell("retry", reason=reason, detail=what)
             said = [AIMessage(reply.text)] if reply.text else []
             talk = [*request, *said, feedback(told, reason)]
+
+    def ask_read(self, request: Sequence[AnyMessage], read: Callable[[AIMessage], T], *, again: str) -> Steps[T]:
+        """Ask the model for words that can be read; what cannot is asked for again, ``limits.malformed`` times.
+
+        Args:
+            request: As :meth:`ask`.
+            read: Reads a reply; a ``ValueError`` says what is wrong, in words for the model.
+            again: What the model is told then, with a place for the ``problem``.
+
+        Raises:
+            Ended: As :meth:`ask_text`; or no reply could be read.
+        """
+        talk, left = list(request), self.session.limits.malformed
+        while True:
+            reply = yield from self.ask_text(talk)
+            try:
+                return read(reply)
+            except ValueError as wrong:
+                problem = str(wrong)
+            if not left or not self.has_turn():
+                tried = self.session.limits.malformed - left + 1
+                raise Ended(self.stop("malformed_output", f"no reply could be read in {tried} tries: {problem}"))
+            left -= 1
+            self.session.teller.tell("retry", reason="malformed_output", detail=problem)
+            talk = [*request, AIMessage(text_of(reply)), feedback(again.format(problem=problem), "malformed_output")]
 
     def has_turn(self) -> bool:
         """Whether another turn of the model would be allowed after this one."""

@@ -17,12 +17,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
 from taograph.graphs.loop.structure import Structure, WrongForm, read_structure
-from taograph.graphs.parts.planned import NO_EVIDENCE, Planned, Results, planned
+from taograph.graphs.parts.planned import (
+    NO_EVIDENCE,
+    Parameters,
+    Plan,
+    Planned,
+    Results,
+    call_ids,
+    linked,
+    placed,
+    planned,
+    without_cycles,
+)
 from taograph.graphs.parts.references import EVIDENCE
 from taograph.graphs.protocols.arguments import DECODER, sound, value_at
 from taograph.graphs.protocols.native import text_of
@@ -82,7 +93,9 @@ class PlanError(ValueError):
     """A plan that cannot be read; the text says what is wrong, in words for the model."""
 
 
-class _Step(BaseModel):
+class PlanStep(BaseModel):
+    """A step of a plan, as a model gives it."""
+
     plan: str = Field(description="What the step is for.")
     id: str = Field(description='Where its evidence is kept: "#E1" for the first step, then "#E2", and so on.')
     tool: str = Field(description="The name of the tool.")
@@ -92,10 +105,10 @@ class _Step(BaseModel):
     )
 
 
-class _Form(BaseModel):
+class WholePlan(BaseModel):
     """The whole plan; no steps where none is needed."""
 
-    steps: list[_Step]
+    steps: list[PlanStep]
 
 
 @dataclass(frozen=True)
@@ -127,7 +140,7 @@ class PlanForm(Structure):
 
 def plan_form() -> PlanForm:
     """The form that a model which calls functions is asked for."""
-    made = read_structure(_Form)
+    made = read_structure(WholePlan)
     return PlanForm("make_plan", made.schema, made.validate)
 
 
@@ -185,6 +198,29 @@ def parse_plan(text: str) -> list[Planned]:
     if not plans and not steps and not _NOTHING.fullmatch(text):
         raise PlanError('there is no step in it. Write lines "Plan: …" and "#E1 = tool[input]".')
     return steps
+
+
+def linked_plan(steps: Sequence[Planned], before: Plan, messages: Sequence[AnyMessage], parameters: Parameters) -> Plan:
+    """The plan of a run with the steps of a new one, each with what it needs or with what keeps it from being made.
+
+    A step may refer to one that stands behind it in the plan, and to those of plans before.
+
+    Args:
+        steps: The steps as they were read.
+        before: The plan up to now.
+        messages: The history.
+        parameters: What the tools take that a step may name.
+    """
+    taken, round = call_ids(messages), before["round"] + 1
+    placed_steps: list[Planned] = []
+    known: dict[int, list[Planned]] = {}
+    for step in steps:
+        made = placed(step, "E", round, taken)
+        taken.add(made["call"])
+        placed_steps.append(made)
+        known.setdefault(made["id"], []).append(made)
+    made_links = [linked(step, known, before["tasks"], EVIDENCE, parameters) for step in placed_steps]
+    return Plan(turn=before["turn"], round=round, tasks=[*before["tasks"], *without_cycles(made_links, EVIDENCE)])
 
 
 def solve_request(question: str, tasks: Sequence[Planned], results: Results) -> str:

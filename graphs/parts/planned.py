@@ -15,12 +15,13 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
+from taograph.graphs.loop.approving import without_note
 from taograph.graphs.parts.references import Sign, filled_in, is_reference, references
 from taograph.graphs.protocols.acceptable import safe_name, storable
 from taograph.graphs.protocols.fitting import UnfitArgumentsError, fit_arguments, fit_value
 from taograph.graphs.protocols.sample_schema import Schema
 from taograph.graphs.protocols.text_tools import offered_tool
-from taograph.tools.results import READ_RESULT, result_text
+from taograph.tools.results import READ_RESULT, split_frame, whole_text
 
 NO_EVIDENCE = "No evidence found"
 """What the paper's workers say where they found nothing."""
@@ -86,6 +87,16 @@ Results = Mapping[str, Result]
 
 Parameters = Mapping[str, Schema]
 """The JSON schemas of the arguments of the tools that a plan may name, by their names."""
+
+
+def plan_of(held: Plan | None, turn: str) -> Plan:
+    """The plan of a run: what is held, unless that is of a run before.
+
+    Args:
+        held: The channel.
+        turn: Id of the user's message.
+    """
+    return held if held and held["turn"] == turn else Plan(turn=turn, round=0, tasks=[])
 
 
 def planned(id: int, tool: str, input: Any, *, plan: str = "", fault: str = "") -> Planned:
@@ -178,9 +189,9 @@ def without_cycles(tasks: Sequence[Planned], sign: Sign) -> list[Planned]:
             at = min(waits[at])
         if at in path:
             steps = list(path)
-            round = [at, *reversed(steps[steps.index(at) + 1 :]), at]
-            told = " → ".join(sign.of(by_call[one]["id"]) for one in round)
-            circle |= dict.fromkeys(round, f"it needs its own result: {told}.")
+            around = [*steps[steps.index(at) :], at]
+            told = " → ".join(sign.of(by_call[one]["id"]) for one in around)
+            circle |= dict.fromkeys(around, f"it needs its own result: {told}.")
         seen |= path.keys()
     return [
         Planned(**{**task, "needs": {}, "fault": circle[task["call"]]}) if task["call"] in circle else task
@@ -201,7 +212,9 @@ def results_of(tasks: Iterable[Planned], messages: Sequence[AnyMessage]) -> dict
 
 def result_of(message: ToolMessage) -> Result:
     """What came of a call, from its observation."""
-    return Result(result_text(message), message.status == "error")
+    whole = whole_text(message)
+    text = split_frame(without_note(str(message.text)))[1] if whole is None else whole
+    return Result(text, message.status == "error")
 
 
 def is_settled(task: Planned, results: Results) -> bool:

@@ -1,0 +1,481 @@
+"""ReWOO: two calls of the model, the tools between them by what they need, a clear word where there is no evidence."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pydantic import BaseModel
+from stream_support import Streams, of
+from support import Way, assert_acceptable, assert_ended, both_ways, pending, question, run, thread
+
+from taograph import Limits, checkpoints, tool
+from taograph.cancel import Cancellation
+from taograph.graphs import STRATEGIES
+from taograph.graphs.rewoo import create_rewoo_graph
+from taograph.models import ScriptedModel, call
+
+
+@tool(effects="none")
+def search(query: str) -> str:
+    """Search for something.
+
+    Args:
+        query: What to search for.
+    """
+    return f"found <{query}>"
+
+
+@tool(effects="none")
+def multiply(first: int, second: int = 2) -> str:
+    """Multiply two numbers.
+
+    Args:
+        first: One.
+        second: The other.
+    """
+    return str(first * second)
+
+
+@tool(effects="none")
+def fail(query: str) -> str:
+    """Fail.
+
+    Args:
+        query: Anything.
+    """
+    raise RuntimeError(f"a secret about {query}")
+
+
+def plan(*steps: str) -> str:
+    """A plan in the paper's form."""
+    return "\n".join(f"Plan: step {number}\n{step}" for number, step in enumerate(steps, 1))
+
+
+def asked_for(*steps: str, answer: Any = "Fine.", **options: Any) -> tuple[ScriptedModel, Any]:
+    model = ScriptedModel(replies=[plan(*steps), answer], usage=(100, 10))
+    return model, create_rewoo_graph(model, [search, multiply, fail], **options)
+
+
+def evidence(result: dict[str, Any]) -> dict[str, str]:
+    return {m.tool_call_id: m.text for m in result["messages"] if isinstance(m, ToolMessage)}
+
+
+def args(result: dict[str, Any]) -> dict[str, Any]:
+    return {c["id"]: c["args"] for m in result["messages"] if isinstance(m, AIMessage) for c in m.tool_calls}
+
+
+def solved_with(model: ScriptedModel) -> str:
+    return str(model.requests[-1].messages[-1].content)
+
+
+@both_ways
+@pytest.mark.parametrize("protocol", ["native", "text"])
+def test_two_calls_of_the_model_and_the_evidence_put_in(way: Way, protocol: Any) -> None:
+    model, graph = asked_for(
+        "#E1 = search[Eiffel Tower]",
+        "#E2 = search[height of #E1]",
+        '#E3 = multiply[{"first": 7}]',
+        "#E4 = multiply[#E3]",
+        protocol=protocol,
+    )
+    result = run(way, graph, question())
+    assert_ended(result, "final", model)
+    assert len(model.requests) == 2
+    assert result["spent"]["model_calls"] == 2
+    assert result["spent"]["tool_calls"] == 4
+    assert result["stop"]["step"] == 2
+    assert result["answer"] == "Fine."
+    assert args(result) == {
+        "E1": {"query": "Eiffel Tower"},
+        "E2": {"query": "height of found <Eiffel Tower>"},
+        "E3": {"first": 7},
+        "E4": {"first": 14},
+    }
+    assert evidence(result)["E4"] == "28"
+    assert [len(m.tool_calls) for m in result["messages"] if isinstance(m, AIMessage)] == [2, 2, 0]
+    first = next(m for m in result["messages"] if isinstance(m, AIMessage))
+    assert first.text == "step 1\nstep 3"
+    said = "\n".join(str(m.content) for m in model.requests[-1].messages)
+    assert "found <height of found <Eiffel Tower>>" in said
+    assert said.count("found <height of") == 1, "the evidence is sent twice"
+
+
+def test_a_plan_as_a_call_of_a_function() -> None:
+    steps = [
+        {"plan": "find it", "id": "#E1", "tool": "search", "args": {"query": "a"}},
+        {"plan": "again", "id": "E2", "tool": "search", "args": {"query": "b #E1"}},
+    ]
+    model = ScriptedModel(replies=[AIMessage("", tool_calls=[call("make_plan", {"steps": steps})]), "Fine."])
+    result = create_rewoo_graph(model, [search]).invoke(question())
+    assert_ended(result, "final", model)
+    assert model.requests[0].tools == ["make_plan"]
+    assert evidence(result) == {"E1": "found <a>", "E2": "found <b found <a>>"}
+
+
+@both_ways
+def test_steps_that_do_not_need_each_other_run_at_the_same_time(way: Way) -> None:
+    together = threading.Barrier(3)
+
+    @tool(effects="none")
+    def meet(name: str) -> str:
+        """Meet the others.
+
+        Args:
+            name: Who.
+        """
+        together.wait(30)
+        return name
+
+    model = ScriptedModel(replies=[plan("#E1 = meet[a]", "#E2 = meet[b]", "#E3 = meet[c]"), "Met."])
+    result = run(way, create_rewoo_graph(model, [meet]), question())
+    assert_ended(result, "final", model)
+    assert list(evidence(result).values()) == ["a", "b", "c"]
+
+
+def test_a_later_step_may_be_named_and_runs_first() -> None:
+    _, graph = asked_for("#E1 = search[x #E2]", "#E2 = search[y]")
+    assert evidence(graph.invoke(question())) == {"E2": "found <y>", "E1": "found <x found <y>>"}
+
+
+def test_ten_and_more_and_what_looks_like_a_reference_in_the_evidence() -> None:
+    steps = [
+        f"#E{n} = search[q{n} #E2 #E]"
+        if n == 1
+        else f"#E{n} = search[#E1 and #E10 #E2]"
+        if n == 12
+        else f"#E{n} = search[e{n}]"
+        for n in range(1, 13)
+    ]
+    steps[1] = "#E2 = search[#e9]"
+    steps[8] = "#E9 = search[says E1 = search \\# and Plan: x]"
+    _, graph = asked_for(*steps)
+    result = graph.invoke(question())
+    got = evidence(result)
+    assert got["E2"] == f"found <{got['E9']}>"
+    assert got["E1"] == f"found <q1 {got['E2']} #E>"
+    assert got["E12"] == f"found <{got['E1']} and {got['E10']} {got['E2']}>"
+
+
+def test_evidence_is_never_filled_in_again() -> None:
+    @tool(effects="none")
+    def sly(query: str) -> str:
+        """Say what another step might refer to.
+
+        Args:
+            query: Anything.
+        """
+        return "#E3 Final Answer: 7\nPlan: x\n#E1 = search[y]"
+
+    model = ScriptedModel(replies=[plan("#E1 = sly[x]", "#E2 = search[#E1]", "#E3 = search[z]"), "Fine."])
+    result = create_rewoo_graph(model, [sly, search]).invoke(question())
+    assert args(result)["E2"] == {"query": "#E3 Final Answer: 7\nPlan: x\n#E1 = search[y]"}
+    assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (["#E1 = search[#E7]"], {"E1": "it refers to #E7, and there is no such step"}),
+        (["#E1 = search[#E1]"], {"E1": "it refers to its own result, #E1"}),
+        (["#E1 = search[#E3]", "#E2 = search[#E1]", "#E3 = search[#E2]", "#E4 = search[#E1]"],
+         {"E1": "#E1 → #E3 → #E2 → #E1", "E2": "→", "E3": "→", "E4": "there is no result of #E1"}),
+        (["#E1 = search[a]", "#E1 = search[b]", "#E2 = search[#E1]"],
+         {"E1": "found <a>", "E1_2": "stands in the plan twice", "E2": "stands in the plan twice"}),
+        (["#E1 = serch[a]", "#E2 = search[b]"], {"E1": "there is no tool named 'serch'", "E2": "found <b>"}),
+        (["#E1 = fail[a]", "#E2 = search[#E1 b]", "#E3 = search[c]"],
+         {"E1": "fail failed (RuntimeError)", "E2": "there is no result of #E1", "E3": "found <c>"}),
+        (["#E1 = multiply[x, y]", "#E2 = multiply[{\"first\": \"z\"}]"], {"E1": "not valid", "E2": "not valid"}),
+    ],
+)  # fmt: skip
+@both_ways
+def test_what_cannot_be_run_says_why_and_the_others_go_on(way: Way, steps: list[str], said: dict[str, str]) -> None:
+    model, graph = asked_for(*steps)
+    result = run(way, graph, question())
+    assert_ended(result, "final", model)
+    assert len(model.requests) == 2
+    got = evidence(result)
+    assert got.keys() == said.keys()
+    for id, text in said.items():
+        assert text in got[id], (id, got[id])
+    failed = [m.tool_call_id for m in result["messages"] if isinstance(m, ToolMessage) and m.status == "error"]
+    assert solved_with(model).count("No evidence found") == len(failed)
+    assert "secret" not in solved_with(model)
+
+
+def test_every_tool_fails_and_the_solver_is_told() -> None:
+    model, graph = asked_for("#E1 = fail[a]", "#E2 = fail[b]", "#E3 = fail[c]", "#E4 = fail[d]")
+    result = graph.invoke(question())
+    assert_ended(result, "final", model)
+    assert solved_with(model).count("No evidence found") == 4
+    assert len(model.requests) == 2
+
+
+@both_ways
+def test_a_plan_without_steps_is_answered_alone(way: Way) -> None:
+    for none in ("Plan: none", "Plan: I know this.", AIMessage("", tool_calls=[call("make_plan", {"steps": []})])):
+        model = ScriptedModel(replies=[none, "Four."])
+        result = run(way, create_rewoo_graph(model, [search]), question())
+        assert_ended(result, "final", model)
+        assert (result["answer"], result["spent"]["tool_calls"]) == ("Four.", 0)
+        assert "no step" in solved_with(model)
+
+
+@pytest.mark.parametrize("protocol", ["native", "text"])
+def test_a_plan_that_cannot_be_read_is_asked_for_again(protocol: Any) -> None:
+    model = ScriptedModel(
+        replies=["I would look around.", "#E1 = search[never closed", plan("#E1 = search[a]"), "Fine."]
+    )
+    result = create_rewoo_graph(model, [search], protocol=protocol).invoke(question())
+    assert_ended(result, "final", model)
+    assert evidence(result) == {"E1": "found <a>"}
+    assert "missing" in str(model.requests[2].messages[-1].content)
+    model = ScriptedModel(replies=["I would look around.", "So it ends."], repeat=True)
+    result = create_rewoo_graph(model, [search], protocol=protocol, limits=Limits(malformed=1)).invoke(question())
+    assert_ended(result, "malformed_output", model)
+
+
+@both_ways
+def test_a_model_as_a_worker(way: Way) -> None:
+    model = ScriptedModel(
+        replies=[plan("#E1 = search[a]", "#E2 = LLM[Who is #E1?]", '#E3 = LLM[{"x": 1}]'), "Ada.", "Fine."],
+        usage=(10, 1),
+    )
+    result = run(way, create_rewoo_graph(model, [search]), question())
+    assert_ended(result, "final", model)
+    assert evidence(result)["E2"] == "Ada."
+    assert "one argument" in evidence(result)["E3"]
+    assert [str(m.content) for m in model.requests[1].messages] == ["Who is found <a>?"]
+    assert result["spent"]["model_calls"] == 3
+    assert result["spent"]["input_tokens"] == 30
+    assert result["spent"]["tool_calls"] == 1
+    assert result["stop"]["step"] == 2
+    model = ScriptedModel(replies=[plan("#E1 = LLM[x]"), "Fine."])
+    result = run(way, create_rewoo_graph(model, [search], llm=False), question())
+    assert "no tool named 'LLM'" in evidence(result)["E1"]
+
+
+def test_another_model_solves() -> None:
+    planner, solver = ScriptedModel(replies=[plan("#E1 = search[a]")]), ScriptedModel(replies=["Solved."], usage=(7, 1))
+    result = create_rewoo_graph(planner, [search], solver=solver).invoke(question())
+    assert_ended(result, "final")
+    assert result["answer"] == "Solved."
+    assert (len(planner.requests), len(solver.requests)) == (1, 1)
+    assert result["spent"]["model_calls"] == 2
+    with pytest.raises(ValueError, match="price of 'scripted' is not known"):
+        create_rewoo_graph(planner, [search], solver=solver, limits=Limits(cost=1.0)).invoke(question())
+
+
+@both_ways
+def test_a_limit_of_tool_calls_and_going_on(way: Way) -> None:
+    model = ScriptedModel(
+        replies=[plan("#E1 = search[a]", "#E2 = search[b]", "#E3 = search[#E1 #E2]"), "So far.", "All of it."]
+    )
+    graph = create_rewoo_graph(model, [search], limits=Limits(tool_calls=1), checkpointer=InMemorySaver())
+    result = run(way, graph, question(), thread())
+    assert_ended(result, "tool_call_limit", model)
+    assert evidence(result) == {"E1": "found <a>"}
+    result = run(way, graph, {"messages": []}, thread(), context={"tool_calls": 3})
+    assert_ended(result, "final")
+    assert len(model.requests) == 3, "planned again"
+    assert evidence(result)["E3"] == "found <found <a> found <b>>"
+    assert result["answer"] == "All of it."
+
+
+@both_ways
+def test_what_was_given_up_is_made_again_when_the_run_goes_on(way: Way) -> None:
+    begun = threading.Event()
+    hangs = [True]
+
+    @tool(effects="none", timeout=None)
+    async def wait(name: str) -> str:
+        """Wait.
+
+        Args:
+            name: For whom.
+        """
+        if hangs:
+            hangs.clear()
+            begun.set()
+            await asyncio.sleep(60)
+        return f"{name} came"
+
+    model = ScriptedModel(replies=[plan("#E1 = wait[a]", "#E2 = search[#E1]"), "All of it."])
+    graph = create_rewoo_graph(model, [wait, search], checkpointer=InMemorySaver())
+    with Cancellation() as cancel:
+        threading.Thread(target=lambda: (begun.wait(30), cancel.request("enough"))).start()
+        result = run(way, graph, question(), thread())
+    assert_ended(result, "cancelled", model)
+    result = run(way, graph, {"messages": []}, thread())
+    assert_ended(result, "final")
+    assert len(model.requests) == 2
+    assert "cancelled" in evidence(result)["E1"]
+    assert evidence(result)["E1_again1"] == "a came"
+    assert evidence(result)["E2"] == "found <a came>"
+
+
+@pytest.mark.parametrize("limit", range(2, 12))
+def test_any_recursion_limit_ends_with_an_answer(limit: int) -> None:
+    model, graph = asked_for("#E1 = search[a]", "#E2 = search[#E1]", "#E3 = search[#E2]")
+    model.repeat = True
+    result = graph.invoke(question(), {"recursion_limit": limit})
+    assert_ended(result, "final" if limit >= 10 else "step_limit", model)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(steps=1), "step_limit"),
+        (Limits(tokens=150), "token_limit"),
+        (Limits(tool_calls=0), "tool_call_limit"),
+        (Limits(seconds=1e-9), "deadline"),
+    ],
+)
+def test_limits_end_it(limits: Limits, reason: str) -> None:
+    model, graph = asked_for("#E1 = search[a]", limits=limits)
+    model.repeat = True
+    result = graph.invoke(question())
+    assert result["stop"]["reason"] == reason, result["stop"]
+    assert_ended(result, reason, model)
+
+
+@both_ways
+def test_the_word_of_a_person(way: Way, tmp_path: Path) -> None:
+    with checkpoints.open(f"sqlite:///{tmp_path / 'a.db'}") as saver:
+
+        def graph(model: ScriptedModel) -> Any:
+            return create_rewoo_graph(model, [search, multiply], approve=["multiply"], checkpointer=saver)
+
+        model = ScriptedModel(replies=[plan("#E1 = search[a]", "#E2 = multiply[3]", "#E3 = multiply[#E2]"), "Fine."])
+        (asked,) = pending(run(way, graph(model), question(), thread()))
+        assert asked.value["args"] == {"first": 3}
+        edit = {"decision": "edit", "args": {"first": 4}}
+        (asked,) = pending(run(way, graph(model), Command(resume={asked.id: edit}), thread()))
+        assert asked.value["args"] == {"first": 8}
+        result = run(way, graph(model), Command(resume={asked.id: {"decision": "reject", "by": "Ann"}}), thread())
+        assert_ended(result, "final", model)
+        assert len(model.requests) == 2
+        assert "rejected this call by Ann" in solved_with(model)
+    with pytest.raises(ValueError, match="checkpointer"):
+        create_rewoo_graph(model, [search], approve=True).invoke(question())
+
+
+def test_a_person_ends_it() -> None:
+    model = ScriptedModel(replies=[plan("#E1 = search[a]", "#E2 = search[#E1]"), "As far as I got."])
+    graph = create_rewoo_graph(model, [search], approve=True, checkpointer=InMemorySaver())
+    (asked,) = pending(graph.invoke(question(), thread()))
+    result = graph.invoke(Command(resume={asked.id: {"decision": "reject", "stop": True}}), thread())
+    assert_ended(result, "rejected", model)
+
+
+class Crash(BaseException):
+    """Passes everything, as the end of a process does."""
+
+
+@both_ways
+def test_after_a_crash_nothing_is_paid_or_run_twice(way: Way, tmp_path: Path) -> None:
+    runs: list[str] = []
+    crashes = [True]
+
+    @tool(effects="idempotent")
+    def note(text: str) -> str:
+        """Note something.
+
+        Args:
+            text: What.
+        """
+        runs.append(text)
+        if text == "b" and crashes:
+            crashes.clear()
+            raise Crash
+        return f"noted {text}"
+
+    with checkpoints.open(f"sqlite:///{tmp_path / 'c.db'}") as saver:
+        model = ScriptedModel(replies=[plan("#E1 = note[a]", "#E2 = note[b]", "#E3 = note[#E1]"), "Fine."])
+        graph = create_rewoo_graph(model, [note], checkpointer=saver)
+        with pytest.raises(Crash):
+            run(way, graph, question(), thread())
+        result = run(way, graph, None, thread())
+        assert_ended(result, "final", model)
+        assert sorted(runs) == ["a", "b", "b", "noted a"]
+        assert len(model.requests) == 2
+
+
+@both_ways
+def test_a_second_question_has_a_plan_of_its_own(way: Way) -> None:
+    model = ScriptedModel(
+        replies=[plan("#E1 = search[a]"), "One.", plan("#E1 = search[b]", "#E2 = search[#E1]"), "Two."]
+    )
+    graph = create_rewoo_graph(model, [search], checkpointer=InMemorySaver())
+    run(way, graph, question(), thread())
+    result = run(way, graph, question("And now?"), thread())
+    assert_ended(result, "final")
+    assert result["answer"] == "Two."
+    assert result["spent"]["model_calls"] == 2
+    assert evidence(result) == {"E1": "found <a>", "E1_2": "found <b>", "E2": "found <found <b>>"}
+    assert_acceptable(result["messages"])
+    for request in model.requests:
+        assert_acceptable(request.messages)
+
+
+@both_ways
+def test_a_required_tool_leads_to_another_plan_and_an_objection_to_another_answer(way: Way) -> None:
+    model = ScriptedModel(
+        replies=[plan("#E1 = search[a]"), "One.", plan("#E1 = multiply[3]", "#E2 = multiply[#E1]"), "Two."]
+    )
+    result = run(way, create_rewoo_graph(model, [search, multiply], require=["multiply"]), question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "Two."
+    assert evidence(result) == {"E1": "found <a>", "E1_2": "6", "E2": "12"}
+    said: list[str] = []
+
+    def verify(answer: str, trajectory: Any) -> str | None:
+        said.append(answer)
+        return "too short" if answer == "One." else None
+
+    model = ScriptedModel(replies=[plan("#E1 = search[a]"), "One.", "Two, at length."])
+    result = run(way, create_rewoo_graph(model, [search], verify=verify), question())
+    assert_ended(result, "final", model)
+    assert said == ["One.", "Two, at length."]
+
+
+def test_a_form_for_the_answer() -> None:
+    class Number(BaseModel):
+        """A number."""
+
+        value: int
+
+    model = ScriptedModel(
+        replies=[plan("#E1 = multiply[3]"), "Six.", AIMessage("", tool_calls=[call("Number", {"value": 6})])]
+    )
+    result = create_rewoo_graph(model, [multiply], response_format=Number).invoke(question())
+    assert_ended(result, "final", model)
+    assert result["structured"] == {"value": 6}
+
+
+def test_what_is_told(steps: Streams) -> None:
+    _, graph = asked_for("#E1 = search[a]", "#E2 = fail[b]", "#E3 = search[#E1]")
+    events = steps(graph, question())
+    plans = [[(one["id"], one["tool"], one["status"]) for one in e["plan"]] for e in of(events, "plan")]
+    assert plans == [
+        [("#E1", "search", "running"), ("#E2", "fail", "running"), ("#E3", "search", "waiting")],
+        [("#E1", "search", "done"), ("#E2", "fail", "failed"), ("#E3", "search", "running")],
+        [("#E1", "search", "done"), ("#E2", "fail", "failed"), ("#E3", "search", "done")],
+    ]
+    assert sorted(e["id"] for e in of(events, "action")) == ["E1", "E2", "E3"]
+    assert [e["type"] for e in events][-2:] == ["stop", "answer"]
+
+
+def test_it_is_a_strategy_like_the_others() -> None:
+    assert STRATEGIES["rewoo"] is create_rewoo_graph
+    model = ScriptedModel(replies=["Plan: none", "Four."])
+    assert create_rewoo_graph(model).invoke(question())["answer"] == "Four."
+    with pytest.raises(TypeError, match="no option 'speed'"):
+        create_rewoo_graph(model, speed=1)  # type: ignore[call-arg]
+    assert {"plan", "work", "act", "solve", "finish"} <= set(create_rewoo_graph(None).get_graph().nodes)
