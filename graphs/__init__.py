@@ -23,6 +23,7 @@ class _Strategies(Mapping[str, Callable[..., Any]]):
         "rewoo": ("taograph.graphs.rewoo", "create_rewoo_graph"),
         "reflexion": ("taograph.graphs.reflexion", "create_reflexion_graph"),
         "router": ("taograph.graphs.router", "create_router_graph"),
+        "plan_execute": ("taograph.graphs.plan_execute", "create_plan_execute_graph"),
     }
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
