@@ -107,7 +107,7 @@ def create_reflexion_graph(
     samples = ["sample"] if judge == "agreement" else []
     builder = (
         StateGraph(TrialsState, context_schema=context_of(options), input_schema=Input, output_schema=TrialsOutput)
-        .add_node("begin", node("begin", stage(agent, part.begin, after=2)))
+        .add_node("begin", node("begin", stage(agent, part.begin, after=2, fresh=part.fresh)))
         .add_node("trial", node("trial", branch(agent, part.act), actor))
         .add_node("evaluate", node("evaluate", stage(agent, part.ends_well(part.evaluate, after), checked=False)))
         .add_node("reflect", node("reflect", stage(agent, part.ends_well(part.reflect, 2), checked=False)))

@@ -89,12 +89,16 @@ class Trials:
     oracle: bool
     reflector: BaseChatModel | None
 
+    @property
+    def fresh(self) -> dict[str, Any]:
+        """What the channels hold when a run begins."""
+        return {"trials": [], "reflections": [], "samples": Overwrite([]), "next": "trial", "oracle": self.oracle}
+
     def begin(self, here: Stage, state: TrialsState) -> Steps[dict[str, Any]]:
         """A run begins, or goes on where a limit cut it."""
         yield from ()
         if not here.goes_on:
-            begun = {"trials": [], "reflections": [], "samples": Overwrite([]), "next": "trial"}
-            return {**begun, "oracle": self.oracle}
+            return {}
         here.session.removed += [str(message.id) for message in reflecting.closing_words(here.history)]
         judged = [trial for trial in state["trials"] if trial["verdict"] != "cut"]
         return {"trials": judged, "samples": Overwrite([])}

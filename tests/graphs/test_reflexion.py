@@ -1,0 +1,438 @@
+"""Reflexion: trials, evaluators, self-reflection and what the next trial is given."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from reflexion_support import REFLECTING, kinds_of, last_text, tries
+from support import Counting, Way, asks, assert_acceptable, assert_ended, both_ways, broken, lookup, question, run
+
+from taograph import Limits
+from taograph.graphs.reflexion import Verdict, create_reflexion_graph, exact_match, oracle
+from taograph.models import FlatPrice, ScriptedModel, call, set_price
+
+
+def good(question: str, answer: str, trajectory: Any) -> bool | str:
+    return "good" in answer or f"{answer} is not good"
+
+
+def verdicts(result: dict[str, Any]) -> list[str]:
+    return [trial["verdict"] for trial in result["trials"]]
+
+
+# The loop of trials
+
+
+@both_ways
+def test_a_trial_that_passes_is_the_only_one(way: Way) -> None:
+    model = tries("good")
+    result = run(way, create_reflexion_graph(model, [lookup], evaluate=good), question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "good"
+    assert kinds_of(model) == ["trial 1", "trial 1"]
+    assert result["trials"] == [
+        {"trial": 1, "verdict": "passed", "reason": "", "stop": result["children"][0]["stop"]},
+    ]
+    assert result["reflections"] == []
+    assert result["oracle"] is False
+    assert result["stop"]["detail"] == "trial 1 of 3 passed"
+
+
+@both_ways
+def test_each_trial_is_given_what_was_noted_after_those_before(way: Way) -> None:
+    model = tries("bad", "worse", "good")
+    result = run(way, create_reflexion_graph(model, [lookup], evaluate=good), question("Where is it?"))
+    assert_ended(result, "final", model)
+    assert result["answer"] == "good"
+    assert result["stop"] == {"reason": "final", "detail": "trial 3 of 3 passed", "step": 8}
+    assert kinds_of(model) == ["trial 1"] * 2 + ["reflect"] + ["trial 2"] * 2 + ["reflect"] + ["trial 3"] * 2
+    assert result["reflections"] == ["Lesson 1.", "Lesson 2."]
+    assert verdicts(result) == ["failed", "failed", "passed"]
+    assert [trial["reason"] for trial in result["trials"]] == ["bad is not good", "worse is not good", ""]
+    third = last_text(model.requests[6].messages)
+    assert third.startswith("Where is it?\n\nYou have tried this before")
+    assert "- Trial 1: Lesson 1.\n- Trial 2: Lesson 2." in third
+    assert len(model.requests[6].messages) == 1, "a trial begins anew: it is not shown what was done before"
+
+
+def test_the_reflection_is_told_what_was_done_and_what_is_held_against_it() -> None:
+    model = tries("bad", "worse", "good")
+    create_reflexion_graph(model, [lookup], evaluate=good).invoke(question("Where is it?"))
+    first, second = (r.messages for r in model.requests if last_text(r.messages).startswith(REFLECTING))
+    assert len(first) == 1
+    told = last_text(first)
+    for part in ("Task: Where is it?", 'Action: lookup({"name": "n1"})', "n1 is in the book", "Answer: bad"):
+        assert part in told
+    assert "What is held against it: bad is not good" in told
+    assert "Lesson" not in told
+    assert "- Trial 1: Lesson 1." in last_text(second)
+    assert "Answer: worse" in last_text(second)
+    assert "n1 is in the book" not in last_text(second), "one trial at a time"
+
+
+@pytest.mark.parametrize(("memory", "shown"), [(1, [3]), (2, [2, 3]), (3, [1, 2, 3])])
+def test_the_memory_is_bounded(memory: int, shown: list[int]) -> None:
+    model = tries("bad", "bad", "bad", "good")
+    graph = create_reflexion_graph(model, [lookup], evaluate=good, trials=4, memory=memory)
+    result = graph.invoke(question())
+    assert result["reflections"] == ["Lesson 1.", "Lesson 2.", "Lesson 3."]
+    last = last_text(model.requests[-2].messages)
+    assert [n for n in (1, 2, 3) if f"- Trial {n}: Lesson {n}." in last] == shown
+
+
+def test_the_messages_are_the_trials_each_behind_its_reflection() -> None:
+    model = tries("bad", "good")
+    messages = create_reflexion_graph(model, [lookup], evaluate=good).invoke(question())["messages"]
+    assert_acceptable(messages)
+    assert [m.type for m in messages] == ["human", "ai", "tool", "ai", "human", "ai", "tool", "ai"]
+    assert messages[4].text == "Trial 1 did not pass: bad is not good\nWhat is to be done better: Lesson 1."
+    assert messages[3].text == "bad"
+    assert messages[-1].text == "good"
+
+
+def test_a_reflector_of_its_own_reflects() -> None:
+    model = tries("bad", "good")
+    other = ScriptedModel(replies=["Look closer."], usage=(7, 3))
+    result = create_reflexion_graph(model, [lookup], evaluate=good, reflector=other).invoke(question())
+    assert result["reflections"] == ["Look closer."]
+    assert len(other.requests) == 1
+    assert result["spent"]["model_calls"] == 5
+    assert kinds_of(model) == ["trial 1", "trial 1", "trial 2", "trial 2"]
+
+
+# Where none passes
+
+
+def test_the_latest_answer_is_given_where_none_passed() -> None:
+    model = tries("bad", "worse")
+    result = create_reflexion_graph(model, [lookup], evaluate=good, trials=2).invoke(question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "worse"
+    assert result["stop"]["detail"] == "none of 2 trials passed; the answer of trial 2 is given: worse is not good"
+    assert "reflect" not in kinds_of(model)[-2:], "nothing is noted after the last trial"
+
+
+def test_the_answer_with_the_best_score_is_given_where_none_passed() -> None:
+    scores = {"bad": 0.2, "fair": 0.7, "worst": 0.1}
+    model = tries("bad", "fair", "worst")
+    graph = create_reflexion_graph(
+        model, [lookup], evaluate=lambda q, answer, t: Verdict(False, f"it is {answer}", scores[answer])
+    )
+    result = graph.invoke(question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "fair"
+    assert [trial["score"] for trial in result["trials"]] == [0.2, 0.7, 0.1]
+    assert "the answer of trial 2 is given: it is fair" in result["stop"]["detail"]
+    assert result["messages"][-1].text == "fair"
+    assert result["messages"][-2].text == "None of the trials passed. The answer of trial 2 is given."
+
+
+def test_a_trial_without_an_answer_failed_and_is_reflected_upon() -> None:
+    asked: list[str] = []
+
+    def never(question: str, answer: str, trajectory: Any) -> None:
+        asked.append(answer)
+
+    model = tries(AIMessage("", tool_calls=[call("lookup", {"name": "same"})]), "good")
+    result = create_reflexion_graph(model, [lookup], evaluate=never).invoke(question())
+    assert_ended(result, "final", model)
+    assert asked == ["good"], "what came to no answer needs no judge"
+    assert verdicts(result) == ["failed", "passed"]
+    assert result["trials"][0]["stop"]["reason"] == "repeated_action"
+    assert "close" not in kinds_of(model), "no closing answer is paid for where another trial follows"
+    assert "No answer was given." in next(
+        last_text(r.messages) for r in model.requests if last_text(r.messages).startswith(REFLECTING)
+    )
+
+
+def test_where_no_trial_came_to_an_answer_the_run_closes_with_the_reason_of_the_last() -> None:
+    model = tries(asks("same"))
+    result = create_reflexion_graph(model, [lookup], trials=2).invoke(question())
+    assert_ended(result, "repeated_action", model)
+    assert result["answer"] == "So far: …"
+    assert kinds_of(model).count("close") == 1
+    assert result["stop"]["detail"].startswith("none of 2 trials came to an answer; the last: ")
+    assert verdicts(result) == ["failed", "failed"]
+
+
+# Evaluators
+
+
+async def later(question: str, answer: str, trajectory: Any) -> str | None:
+    await asyncio.sleep(0)
+    return None if "good" in answer else "not yet"
+
+
+def handed_on(*what: Any) -> Any:
+    return later(*what)
+
+
+class Judge:
+    async def __call__(self, question: str, answer: str, trajectory: Any) -> bool:
+        return "good" in answer
+
+
+@both_ways
+@pytest.mark.parametrize("evaluate", [good, later, Judge(), handed_on], ids=range(4))
+def test_evaluators_of_every_kind(way: Way, evaluate: Any) -> None:
+    model = tries("bad", "good")
+    result = run(way, create_reflexion_graph(model, [lookup], evaluate=evaluate), question())
+    assert_ended(result, "final", model)
+    assert verdicts(result) == ["failed", "passed"]
+
+
+@both_ways
+def test_a_sync_evaluator_does_not_hold_the_event_loop(way: Way) -> None:
+    loop = threading.get_ident()
+    seen: list[int] = []
+
+    def evaluate(question: str, answer: str, trajectory: Any) -> None:
+        seen.append(threading.get_ident())
+
+    run(way, create_reflexion_graph(tries("good"), [lookup], evaluate=evaluate), question())
+    assert len(seen) == 1
+    assert seen[0] != loop
+
+
+def test_the_evaluator_is_given_the_question_the_answer_and_this_trial_alone() -> None:
+    seen: list[Any] = []
+
+    def evaluate(question: str, answer: str, trajectory: Any) -> bool:
+        seen.append((question, answer, [a.args["name"] for step in trajectory.steps for a in step.actions]))
+        return len(seen) == 2
+
+    create_reflexion_graph(tries("one", "two"), [lookup], evaluate=evaluate).invoke(question("Where?"))
+    assert seen == [("Where?", "one", ["n1"]), ("Where?", "two", ["n2"])]
+
+
+@both_ways
+def test_a_model_judges_and_says_why(way: Way) -> None:
+    judge = ScriptedModel(replies=["The page is wrong.", "OK"], usage=(11, 2))
+    model = tries("bad", "good")
+    result = run(way, create_reflexion_graph(model, [lookup], evaluate=judge), question())
+    assert_ended(result, "final")
+    assert verdicts(result) == ["failed", "passed"]
+    assert result["trials"][0]["reason"] == "The page is wrong."
+    assert "n1 is in the book" in last_text(judge.requests[0].messages)
+    assert "n1 is in the book" not in last_text(judge.requests[1].messages)
+    assert result["spent"]["model_calls"] == len(model.requests) + len(judge.requests) == 7
+
+
+def test_an_evaluator_that_fails_holds_nothing_against_the_answer_and_the_result_says_so() -> None:
+    def fails(question: str, answer: str, trajectory: Any) -> bool:
+        raise RuntimeError("secret")
+
+    result = create_reflexion_graph(tries("answer"), [lookup], evaluate=fails).invoke(question())
+    assert_ended(result, "final")
+    assert result["stop"]["detail"] == "trial 1 of 3 passed; the answer was not judged: RuntimeError"
+    assert "secret" not in str(result)
+    result = create_reflexion_graph(tries("answer"), [lookup], evaluate=lambda *what: 5).invoke(question())
+    assert "evaluate returned a int, not a text, bool, None or Verdict" in result["stop"]["detail"]
+
+
+def test_tool_errors_judges_by_the_last_calls() -> None:
+    def second(messages: list[Any]) -> Any:
+        tools = [m for m in messages if m.type == "tool"]
+        return "answer" if len(tools) == 2 else asks(call("broken", {"name": "x"}) if not tools else "Ada")
+
+    first = [asks("Ada"), asks(call("broken", {"name": "x"})), "made up"]
+    model = tries(lambda messages: first[sum(m.type == "tool" for m in messages)], second)
+    result = create_reflexion_graph(model, [lookup, broken], evaluate="tool_errors").invoke(question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "answer"
+    assert verdicts(result) == ["failed", "passed"], "a call that failed and was mended is no fault"
+    assert result["trials"][0]["reason"].startswith("the last calls failed, so the answer rests on nothing: broken:")
+
+
+@both_ways
+def test_agreement_asks_a_few_samples_side_by_side(way: Way) -> None:
+    together = threading.Barrier(3, timeout=20)
+    said = iter(["something else"] * 3 + ["The good one."] * 3)
+
+    def sample() -> str:
+        if way == "invoke":
+            together.wait()
+        return next(said)
+
+    model = tries("bad", "good one", sample=sample)
+    result = run(way, create_reflexion_graph(model, [lookup], evaluate="agreement"), question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "good one"
+    assert kinds_of(model) == [*["trial 1"] * 2, *["sample"] * 3, "reflect", *["trial 2"] * 2, *["sample"] * 3]
+    assert [t["score"] for t in result["trials"]] == [0.0, 1.0]
+    assert result["trials"][0]["reason"] == "0 of 3 samples agree with the answer; others say: something else"
+    assert result["stop"]["step"] == 7, "a round of samples is one step"
+    request = model.requests[2]
+    assert request.options["temperature"] == 0.7
+    assert any(m.type == "tool" for m in request.messages), "they answer from the observations of the trial"
+    assert "bad" not in [m.text for m in request.messages], "and are not shown the answer"
+
+
+def test_an_answer_that_no_sample_could_be_had_for_stands() -> None:
+    def sample() -> str:
+        raise ValueError("down")
+
+    result = create_reflexion_graph(tries("good", sample=sample), [lookup], evaluate="agreement").invoke(question())
+    assert_ended(result, "final")
+    assert result["stop"]["detail"] == "trial 1 of 3 passed; the answer was not judged: no sample gave an answer"
+
+
+# The trigger
+
+
+def stuck(times: int) -> Any:
+    """An actor that looks the same up so many times before it answers; in the second trial it answers at once."""
+
+    def reply(messages: list[Any]) -> Any:
+        return "at last" if sum(m.type == "tool" for m in messages) == times else asks("same")
+
+    return tries(reply, "good")
+
+
+@pytest.mark.parametrize(("trigger", "times", "passes"), [("paper", 3, True), ("published_code", 2, False)])
+def test_a_trial_that_got_stuck_failed_though_it_answered(trigger: Any, times: int, passes: bool) -> None:
+    model = stuck(times)
+    result = create_reflexion_graph(model, [lookup], trigger=trigger).invoke(question())
+    assert_ended(result, "final", model)
+    assert verdicts(result) == (["passed"] if passes else ["failed", "passed"])
+    if not passes:
+        assert result["trials"][0]["reason"] == 'lookup({"name": "same"}) was repeated'
+
+
+def test_the_papers_trigger_counts_equal_outcomes_wherever_they_are() -> None:
+    def reply(messages: list[Any]) -> Any:
+        done = sum(m.type == "tool" for m in messages)
+        return "at last" if done == 8 else asks("same" if done % 2 == 0 else f"other {done}")
+
+    model = tries(reply, "good")
+    result = create_reflexion_graph(model, [lookup]).invoke(question())
+    assert_ended(result, "final", model)
+    assert result["trials"][0]["reason"] == 'lookup({"name": "same"}) brought the same result 4 times'
+
+
+def test_a_poll_whose_result_changes_is_no_repetition_for_the_paper() -> None:
+    counting = Counting()
+
+    def reply(messages: list[Any]) -> Any:
+        return "at last" if len(counting.calls) == 6 else asks(call("count", {"what": "x"}))
+
+    result = create_reflexion_graph(tries(reply), [counting.tool]).invoke(question())
+    assert verdicts(result) == ["passed"]
+    counting.calls.clear()
+    result = create_reflexion_graph(tries(reply), [counting.tool], trigger="published_code", trials=1).invoke(
+        question()
+    )
+    assert verdicts(result) == ["failed"], "the published code does not look at what came of it"
+
+
+def test_more_than_30_actions_are_too_many() -> None:
+    def reply(messages: list[Any]) -> Any:
+        done = sum(m.type == "tool" for m in messages)
+        return asks(*(f"n{done + i}" for i in range(8))) if done < 40 else "at last"
+
+    model = tries(reply, "good")
+    result = create_reflexion_graph(model, [lookup]).invoke(question())
+    assert result["trials"][0]["stop"]["reason"] == "tool_call_limit"
+    result = create_reflexion_graph(tries(reply, "good"), [lookup], trial_limits=Limits()).invoke(question())
+    assert result["trials"][0]["reason"] == "40 actions were taken, and more than 30 are inefficient"
+
+
+# The right answer
+
+
+def test_an_evaluator_that_knows_the_right_answer_is_refused_unless_that_is_said() -> None:
+    for evaluate in (exact_match("Paris"), oracle(good)):
+        with pytest.raises(ValueError, match="oracle=True"):
+            create_reflexion_graph(tries("x"), evaluate=evaluate)
+    with pytest.raises(ValueError, match="oracle=True: give evaluate="):
+        create_reflexion_graph(tries("x"), oracle=True)
+
+
+def test_a_run_that_was_judged_with_the_right_answer_is_labeled() -> None:
+    model = tries("London", "the Paris!")
+    graph = create_reflexion_graph(model, [lookup], evaluate=exact_match(["Paris", "Paname"]), oracle=True)
+    result = graph.invoke(question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "the Paris!"
+    assert result["oracle"] is True
+    assert result["stop"]["detail"] == "trial 2 of 3 passed (judged with the right answer)"
+    told = [last_text(r.messages) for r in model.requests]
+    assert not any("Paris" in text for text in told), "the model is not told the answer"
+    limited = create_reflexion_graph(
+        tries("London"), [lookup], evaluate=oracle(lambda *what: False), oracle=True, limits=Limits(steps=3)
+    )
+    assert "(judged with the right answer)" in limited.invoke(question())["stop"]["detail"]
+
+
+# What the answer must fit
+
+
+@both_ways
+def test_an_objection_of_verify_leads_to_another_trial(way: Way) -> None:
+    seen: list[str] = []
+
+    def verify(answer: str, trajectory: Any) -> str | None:
+        seen.append(answer)
+        return "the page is missing" if answer == "first" else None
+
+    model = tries("first", "second")
+    result = run(way, create_reflexion_graph(model, [lookup], verify=verify), question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "second"
+    assert seen == ["first", "second"]
+    assert verdicts(result) == ["failed", "passed"]
+    assert result["trials"][0]["reason"] == "the page is missing"
+
+
+def test_an_objection_to_the_last_trial_is_told() -> None:
+    graph = create_reflexion_graph(tries("first"), [lookup], trials=1, verify=lambda a, t: "the page is missing")
+    result = graph.invoke(question())
+    assert_ended(result, "final")
+    assert result["stop"]["detail"] == "trial 1 of 1 passed; verify still objects: the page is missing"
+
+
+def test_a_required_tool_is_asked_for_within_the_trial() -> None:
+    def reply(messages: list[Any]) -> Any:
+        if any(m.type == "tool" for m in messages):
+            return "looked up"
+        return asks("Ada") if isinstance(messages[-1], HumanMessage) and "lookup" in messages[-1].text else "a guess"
+
+    model = tries(reply)
+    result = create_reflexion_graph(model, [lookup], require=("lookup",)).invoke(question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "looked up"
+    assert verdicts(result) == ["passed"]
+
+
+# What is checked before anything is paid
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trials": 0}, "trials=0: give a whole number, 1 or more"),
+        ({"memory": 4}, "memory=4: give a whole number, 1 to 3"),
+        ({"memory": True}, "memory=True"),
+        ({"trigger": "mine"}, "trigger='mine': use 'paper' or 'published_code'"),
+        ({"evaluate": 5}, "evaluate=5: give a function"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], words: str) -> None:
+    model = tries("x")
+    with pytest.raises(ValueError, match=words.replace("(", r"\(")):
+        create_reflexion_graph(model, [lookup], **options)
+    assert not model.requests
+
+
+def test_a_cost_limit_needs_the_price_of_every_model() -> None:
+    set_price("priced-script", FlatPrice(1.0, 1.0))
+    model = tries("x", model_name="priced-script", usage=(10, 10))
+    for name in ("evaluate", "reflector"):
+        with pytest.raises(ValueError, match=f"'unpriced-script' \\({name}=\\) is not known"):
+            create_reflexion_graph(
+                model, limits=Limits(cost=1.0), **{name: ScriptedModel(model_name="unpriced-script")}
+            )
