@@ -8,13 +8,13 @@ step that fails is planned anew rather than taken for done, and a new plan that 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Overwrite, Send
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
 from taograph.calls import Steps
 from taograph.graphs.loop.finishing import finish
@@ -22,11 +22,11 @@ from taograph.graphs.loop.internals import node, read_channels, router
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of, for_child
 from taograph.graphs.loop.stage import Stage, stage
-from taograph.graphs.loop.state import Input, StrategyOutput, StrategyState
+from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.subruns import Branch, branch
 from taograph.graphs.loop.trajectory import feedback
 from taograph.graphs.parts.planning import Planner, came_of, news_of, planning_agent, work_of
-from taograph.graphs.parts.plans import PlanStep, Standing, is_same, merge_plan, told_plan
+from taograph.graphs.parts.plans import Planning, PlanOutput, PlanState, PlanStep, Standing, is_same, told_plan
 from taograph.graphs.react import create_react_graph
 from taograph.tools.catalog import default_tools
 
@@ -35,35 +35,6 @@ _LIMITS = Limits(steps=50, seconds=900.0)
 _STEP_LIMITS = Limits(steps=8)
 # Supersteps from a plan to the next look at it: its steps, and the look.
 _ROUND = 2
-
-
-class Planning(TypedDict):
-    """How far the planning is.
-
-    Attributes:
-        since: The number of the first step of the plan at hand.
-        replans: How many new plans there were.
-    """
-
-    since: int
-    replans: int
-
-
-class PlanState(StrategyState):
-    """The channels."""
-
-    plan: Annotated[list[PlanStep], merge_plan]
-    planning: Planning
-
-
-class PlanOutput(StrategyOutput):
-    """What the graph gives.
-
-    Attributes:
-        plan: The steps, with what became of each; those of earlier plans that were carried out stand before.
-    """
-
-    plan: Annotated[list[PlanStep], merge_plan]
 
 
 def create_plan_execute_graph(
@@ -91,7 +62,7 @@ def create_plan_execute_graph(
             the plan's steps included, and 900 seconds.
 
     Returns:
-        A compiled graph: ``{"messages": […]}`` in, :class:`PlanOutput` out.
+        A compiled graph: ``{"messages": […]}`` in, :class:`~taograph.graphs.parts.plans.PlanOutput` out.
 
     Raises:
         ValueError: A part cannot be used; the message names it and says the fix.

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from typing_extensions import TypedDict
 
+from taograph.graphs.loop.state import StrategyOutput, StrategyState
 from taograph.graphs.loop.structure import WrongForm
 
 Status = Literal["pending", "running", "done", "failed"]
@@ -173,6 +174,35 @@ def merge_plan(plan: Sequence[PlanStep] | None, written: Sequence[PlanStep]) -> 
     fresh = {step["id"]: step for step in written}
     known = [fresh.pop(step["id"], step) for step in plan or ()]
     return [*known, *fresh.values()]
+
+
+class Planning(TypedDict):
+    """How far the planning is.
+
+    Attributes:
+        since: The number of the first step of the plan at hand.
+        replans: How many new plans there were.
+    """
+
+    since: int
+    replans: int
+
+
+class PlanState(StrategyState):
+    """The channels of Plan-and-Execute."""
+
+    plan: Annotated[list[PlanStep], merge_plan]
+    planning: Planning
+
+
+class PlanOutput(StrategyOutput):
+    """What Plan-and-Execute gives.
+
+    Attributes:
+        plan: The steps, with what became of each; those of earlier plans that were carried out stand before.
+    """
+
+    plan: Annotated[list[PlanStep], merge_plan]
 
 
 def told_plan(steps: Sequence[PlanStep]) -> str:
