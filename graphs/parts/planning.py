@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, Field
 
 from taograph.calls import Steps
 from taograph.graphs.loop.agent import Agent, check_prices
-from taograph.graphs.loop.asking import Ended
 from taograph.graphs.loop.options import Model, Options, agent_of
 from taograph.graphs.loop.stage import Stage
 from taograph.graphs.loop.structure import Structure, WrongForm, read_structure
@@ -24,8 +23,6 @@ from taograph.graphs.parts.plan_prompts import ANSWER, WRONG_CHOICE, WRONG_LIST,
 from taograph.graphs.parts.plans import Checked, Listed, PlanStep, Standing, checked, head, told_plan
 from taograph.graphs.protocols import parse_step
 from taograph.graphs.protocols.native import text_of
-
-T = TypeVar("T")
 
 STEP = "step"
 """The kind of the message that stands before what was done for a step."""
@@ -99,8 +96,8 @@ class Planner:
         as_list = self._begin(here)
         request = instructed(outline(here.conversation), ask_plan(self.agent.tools, as_list=as_list), "plan")
         if as_list:
-            made = yield from _listed(
-                here, request, lambda reply: checked(read_steps(text_of(reply)), {}, 1), WRONG_LIST
+            made = yield from here.ask_read(
+                request, lambda reply: checked(read_steps(text_of(reply)), {}, 1), again=WRONG_LIST
             )
         else:
             form = _PLAN
@@ -127,11 +124,10 @@ class Planner:
                 request, _checking(_ANSWER_OR_PLAN, lambda value: _choice(value, done, first))
             )
         else:
-            made = yield from _listed(
-                here,
+            made = yield from here.ask_read(
                 request,
                 lambda reply: _written_choice(reply, done, first, is_over=not standing.left),
-                WRONG_CHOICE,
+                again=WRONG_CHOICE,
             )
         if isinstance(made, str):
             return Decision(made)
@@ -269,23 +265,6 @@ def _written_choice(reply: AIMessage, done: Mapping[int, str], first: int, *, is
 def _checking(form: Structure, check: Callable[[Any], Any]) -> Structure:
     """A form whose values are checked beyond their shape, so that what is wrong is told and asked for again."""
     return replace(form, validate=lambda value: check(form.validate(value)))
-
-
-def _listed(here: Stage, request: Sequence[AnyMessage], read: Callable[[AIMessage], T], wrong: str) -> Steps[T]:
-    """Ask in words until the reply can be read, ``limits.malformed`` times more at most."""
-    talk, left = list(request), here.session.limits.malformed
-    while True:
-        reply = yield from here.ask_text(talk)
-        try:
-            return read(reply)
-        except WrongForm as problem:
-            detail = str(problem)
-        if not left or not here.has_turn():
-            tries = here.session.limits.malformed - left + 1
-            raise Ended(here.stop("malformed_output", f"no plan could be read in {tries} tries: {detail}"))
-        left -= 1
-        here.session.teller.tell("retry", reason="plan", detail=detail)
-        talk = [*request, AIMessage(text_of(reply)), feedback(wrong.format(problem=detail), "plan")]
 
 
 def _told(here: Stage, made: Checked) -> list[PlanStep]:
