@@ -68,3 +68,11 @@ def kinds_of(model: ScriptedModel) -> list[str]:
         )
         found.append(kind)
     return found
+
+
+def good(question: str, answer: str, trajectory: Any) -> bool | str:
+    return "good" in answer or f"{answer} is not good"
+
+
+def verdicts(result: dict[str, Any]) -> list[str]:
+    return [trial["verdict"] for trial in result["trials"]]
