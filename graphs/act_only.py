@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, context_of
 from taograph.graphs.react import loop_of
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 
@@ -45,4 +46,4 @@ def create_act_only_graph(
     )
 
 
-graph = create_act_only_graph(None, default_tools())
+graph = served(create_act_only_graph(None, default_tools()))

@@ -28,6 +28,7 @@ from taograph.graphs.parts.chain_of_thought import (
     as_answer,
     thought_and_answer,
 )
+from taograph.served import served
 
 
 def create_direct_graph(
@@ -86,4 +87,4 @@ def create_direct_graph(
     return compiled(builder, agent, options)
 
 
-graph = create_direct_graph(None)
+graph = served(create_direct_graph(None))

@@ -34,6 +34,7 @@ from taograph.graphs.parts.switching import FOLLOWING, Tried, answers, is_follow
 from taograph.graphs.parts.voting import Votes
 from taograph.graphs.react import create_react_graph
 from taograph.graphs.self_consistency import check_sampling, create_self_consistency_graph
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 Which = Literal["react", "samples"]
@@ -196,4 +197,4 @@ def _part(agent: Agent, graph: Pregel[Any, Any, Any, Any], limits: Limits, name:
     return branch(agent, part)
 
 
-graph = create_hybrid_graph(None, default_tools())
+graph = served(create_hybrid_graph(None, default_tools()))

@@ -28,6 +28,7 @@ from taograph.graphs.loop.trajectory import feedback
 from taograph.graphs.parts.planning import Planner, came_of, news_of, planning_agent, work_of
 from taograph.graphs.parts.plans import Planning, PlanOutput, PlanState, PlanStep, Standing, is_same, told_plan
 from taograph.graphs.react import create_react_graph
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 ReplanOn = Literal["failure", "step"]
@@ -150,4 +151,4 @@ def create_plan_execute_graph(
     return compiled(builder, agent, options)
 
 
-graph = create_plan_execute_graph(None, default_tools())
+graph = served(create_plan_execute_graph(None, default_tools()))

@@ -26,6 +26,7 @@ from taograph.graphs.loop.reasoning import reason
 from taograph.graphs.loop.repair import open_calls
 from taograph.graphs.loop.speaking import Protocol
 from taograph.graphs.loop.state import ActInput, Input, Output, State
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 
@@ -128,4 +129,4 @@ def loop_of(
     return with_own_limit(compiled, agent.limits)
 
 
-graph = create_react_graph(None, default_tools())
+graph = served(create_react_graph(None, default_tools()))

@@ -30,6 +30,7 @@ from taograph.graphs.parts.trials import Trials, TrialsOutput, TrialsState
 from taograph.graphs.react import create_react_graph
 from taograph.models.prices import model_name, price_of
 from taograph.models.resolving import resolve
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 __all__ = ["Evaluator", "Oracle", "Verdict", "create_reflexion_graph", "exact_match", "graph", "oracle"]
@@ -155,4 +156,4 @@ def _check_prices(agent: Agent, **models: Any) -> None:
             )
 
 
-graph = create_reflexion_graph(None, default_tools())
+graph = served(create_reflexion_graph(None, default_tools()))

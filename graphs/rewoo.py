@@ -38,6 +38,7 @@ from taograph.graphs.parts.evidence import (
 from taograph.graphs.parts.planned import Plan, parameters_of, plan_of, results_of
 from taograph.graphs.parts.references import EVIDENCE
 from taograph.graphs.protocols.native import text_of
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 from taograph.tools.outcome import ToolRun, failed, succeeded
 from taograph.tools.policy import ToolPolicy
@@ -171,4 +172,4 @@ def replied(here: Branch, call: ToolCall, refused: str | None) -> Steps[ToolRun]
     return succeeded(call, text, _WORKER) if text else failed(call, "The model gave no reply.")
 
 
-graph = create_rewoo_graph(None, default_tools())
+graph = served(create_rewoo_graph(None, default_tools()))

@@ -28,6 +28,7 @@ from taograph.graphs.parts.routes import DEFAULT_RULES, ESCALATIONS, Asked, Rout
 from taograph.graphs.parts.routing import Router, RouterOutput, RouterState
 from taograph.models.prices import model_name, price_of
 from taograph.models.resolving import resolve
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 __all__ = ["DEFAULT_RULES", "ESCALATIONS", "Asked", "Route", "Rule", "create_router_graph", "graph"]
@@ -160,4 +161,4 @@ def _check_price(agent: Agent, classifier: Any) -> None:
         )
 
 
-graph = create_router_graph(None, default_tools())
+graph = served(create_router_graph(None, default_tools()))
