@@ -1,8 +1,9 @@
 """Sync and async from one core: steps of work are generators that yield the calls they need made.
 
 A node or a tool run is written once, as a generator that yields :class:`Call` and :class:`Pause` values and
-is sent what came of them. :func:`drive` makes the calls with threads, :func:`adrive` on the event loop.
-Either way a call is given up at its timeout, or when the run is cancelled.
+is sent what came of them; :mod:`taograph.beside` has what it yields to begin others beside itself. :func:`drive`
+makes the calls with threads, :func:`adrive` on the event loop. Either way a call is given up at its timeout, or when
+the run is cancelled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, TypeVar
 
+from taograph.beside import Crew, Receive, Start
 from taograph.cancel import Cancellation, current_cancellation
 from taograph.threads import ThreadPool
 
@@ -92,19 +94,26 @@ class Pause:
     seconds: float
 
 
-Steps = Generator[Call | Pause, Any, T]
+Wanted = Call | Pause | Start | Receive
+Steps = Generator[Wanted, Any, T]
 
 
 def drive(steps: Steps[T]) -> T:
     """Run a core to its end from synchronous code."""
-    cancel = current_cancellation()
-    return take(steps, lambda wanted: _make(wanted, cancel))
+    cancel, crew = current_cancellation(), Crew()
+    try:
+        return take(steps, lambda wanted: _make(wanted, cancel, crew))
+    finally:
+        crew.end()
 
 
 async def adrive(steps: Steps[T]) -> T:
     """Run a core to its end on the event loop, without blocking it."""
-    cancel = current_cancellation()
-    return await atake(steps, lambda wanted: _amake(wanted, cancel))
+    cancel, crew = current_cancellation(), Crew()
+    try:
+        return await atake(steps, lambda wanted: _amake(wanted, cancel, crew))
+    finally:
+        await crew.aend()
 
 
 def take(steps: Generator[W, Any, T], make: Callable[[W], Any]) -> T:
@@ -155,7 +164,17 @@ def _refuse(call: Call, cancel: Cancellation | None) -> None:
         raise TimedOut
 
 
-def _make(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
+def _make(wanted: Wanted, cancel: Cancellation | None, crew: Crew) -> Any:
+    if isinstance(wanted, Start):
+        return crew.start(wanted, cancel, drive)
+    if isinstance(wanted, Receive):
+        cut = None if wanted.certain else cancel
+        wanted.mailbox.wait(wanted.timeout, cut)
+        return _received(wanted, cut)
+    return _called(wanted, cancel)
+
+
+def _called(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     done = threading.Event()
     if isinstance(wanted, Pause):
         unsubscribe = cancel.subscribe(done.set) if cancel else None
@@ -209,7 +228,25 @@ def _give_up(future: Future[Any], call: Call) -> None:
         future.cancel()
 
 
-async def _amake(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
+def _received(wanted: Receive, cancel: Cancellation | None) -> Any:
+    if cancel is not None and cancel.reason is not None:
+        raise Cancelled(cancel.reason)
+    if wanted.mailbox.empty():
+        raise TimedOut
+    return wanted.mailbox.take()
+
+
+async def _amake(wanted: Wanted, cancel: Cancellation | None, crew: Crew) -> Any:
+    if isinstance(wanted, Start):
+        return crew.astart(wanted, cancel, adrive)
+    if isinstance(wanted, Receive):
+        cut = None if wanted.certain else cancel
+        await wanted.mailbox.await_event(wanted.timeout, cut)
+        return _received(wanted, cut)
+    return await _acalled(wanted, cancel)
+
+
+async def _acalled(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     if isinstance(wanted, Pause):
         seconds = wanted.seconds
         wanted = Call(None, lambda: asyncio.sleep(seconds), None, TOOL_THREADS)
