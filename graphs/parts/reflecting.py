@@ -24,9 +24,10 @@ BOUNDARY = "reflection"
 """The kind of the message that a trial after the first begins behind."""
 GIVEN = "best_trial"
 """The kind of the message behind which the answer of an earlier trial is given."""
-REASON_CHARS = 300
+REASON_CHARS = 1000
 LESSON_CHARS = 1500
-LOG_CHARS = 16_000
+# A log takes half of the window at most, four characters to a token.
+LOG_CHARS, _WINDOW_CHARS = 16_000, 2
 
 REFLECT = (
     "An attempt at a task did not succeed. Look at what was done and find out where it went wrong.\n\n"
@@ -163,6 +164,15 @@ def best_trial(trials: Sequence[Trial]) -> Trial | None:
     """
     answered = [trial for trial in trials if trial["stop"]["reason"] == "final"]
     return max(answered, key=lambda t: (t.get("score", 0.0), t["verdict"] != "failed", t["trial"]), default=None)
+
+
+def log_room(window: int | None) -> int:
+    """How many characters the log of a trial may have.
+
+    Args:
+        window: Tokens of the model's window; None where nobody knows.
+    """
+    return LOG_CHARS if window is None else min(LOG_CHARS, _WINDOW_CHARS * window)
 
 
 def log_of(trajectory: Trajectory, answer: str, most: int = LOG_CHARS) -> str:

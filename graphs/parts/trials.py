@@ -27,6 +27,7 @@ from taograph.graphs.parts.reflecting import TRIGGERS, Trial, split_trials
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.native import text_of
 from taograph.models.prices import price_of
+from taograph.models.windows import window_of
 
 _TEMPERATURE = 0.7
 
@@ -162,21 +163,36 @@ class Trials:
         if here.room < 3:
             raise Ended(here.stop("step_limit", here.recursion_detail()))
         last, lessons = state["trials"][-1], state["reflections"]
-        asked, trials = split_trials(here.conversation)
-        log = reflecting.log_of(read_trajectory([asked[-1], *trials[-1]]), reflecting.answer_of(trials[-1]))
-        notes = reflecting.noted(lessons, self.memory)
-        request = reflecting.REFLECT.format(
-            question=here.question,
-            earlier=reflecting.EARLIER.format(lessons=notes) if notes else "",
-            log=log,
-            reason=last["reason"],
-        )
-        other: dict[str, Any] = {"model": self.reflector, "price": price_of(self.reflector)} if self.reflector else {}
-        reply = yield from here.ask_text([HumanMessage(request)], **other)
+        reply = yield from self._noting(here, last, reflecting.noted(lessons, self.memory))
         lesson = text_of(reply)[: reflecting.LESSON_CHARS]
         told = reflecting.NEXT.format(number=last["trial"], reason=last["reason"], lesson=lesson)
         here.send_back(told, reflecting.BOUNDARY, lesson)
         return {"reflections": [*lessons, lesson], "next": "trial"}
+
+    def _noting(self, here: Stage, last: Trial, notes: str) -> Steps[AIMessage]:
+        """Ask what went wrong in the last trial; with less of its log where that is too long for the model."""
+        asked, trials = split_trials(here.conversation)
+        trajectory, answer = read_trajectory([asked[-1], *trials[-1]]), reflecting.answer_of(trials[-1])
+        other: dict[str, Any] = {"model": self.reflector, "price": price_of(self.reflector)} if self.reflector else {}
+        while True:
+            room = self._log_room(here)
+            request = reflecting.REFLECT.format(
+                question=here.question,
+                earlier=reflecting.EARLIER.format(lessons=notes) if notes else "",
+                log=reflecting.log_of(trajectory, answer, room),
+                reason=last["reason"],
+            )
+            try:
+                return (yield from here.ask_text([HumanMessage(request)], **other))
+            except Ended as end:  # a request that was refused as too long has told how long it may be
+                if end.stop["reason"] != "model_error" or self._log_room(here) >= room:
+                    raise
+
+    def _log_room(self, here: Stage) -> int:
+        run, model = here.session.run, self.reflector or here.session.bound.given
+        gauge: Any = run.get("gauge") or {}
+        known = [gauge.get("window"), run["limits"].get("window"), window_of(model)]
+        return reflecting.log_room(min((size for size in known if size), default=None))
 
     def ends_well(self, body: Body, after: int) -> Body:
         """The body of a stage whose run ends with the answer of the best trial so far, where it is cut."""
