@@ -32,6 +32,8 @@ from taograph.graphs.parts.chain_of_thought import THINK, as_answer
 from taograph.graphs.parts.voting import Sample, Standing, Votes, affordable, next_wave, read_sample
 from taograph.graphs.protocols import prompts
 
+_AT_ONCE = 64
+
 
 class Draw(TypedDict):
     """What one ``sample`` task is sent; the fields are those of :class:`Sample`."""
@@ -66,9 +68,10 @@ def create_self_consistency_graph(
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Make a graph that answers with the majority of independent chains of thought, without tools.
 
-    Samples are drawn side by side, in waves of the smallest number that could settle the vote (of 21 samples at first
-    11), and no more once nothing can change the answer. A wave is one step of the run. A sample that fails is no vote.
-    An answer that ``verify`` objects to is told with the objection, and what is left of the samples votes anew.
+    Samples are drawn side by side, as far as ``max_concurrency`` of the config allows, in waves of the smallest number
+    that could settle the vote (of 21 samples at first 11), and no more once nothing can change the answer. A wave is
+    one step of the run. A sample that fails is no vote. An answer that ``verify`` objects to is told with the
+    objection, and what is left of the samples votes anew.
 
     Args:
         model: As :func:`taograph.create_react_graph`. One that refuses a temperature is asked without.
@@ -105,7 +108,9 @@ def create_self_consistency_graph(
         .add_edge("sample", "vote")
         .add_edge("finish", END)
     )
-    return compiled(builder, agent, options)
+    # Under ``invoke``, LangGraph alone would ask as many at once as the machine has processors, and four. One thread
+    # is the stream's.
+    return compiled(builder, agent, options).with_config({"max_concurrency": min(samples, _AT_ONCE) + 1})
 
 
 def check_sampling(samples: Any, temperature: Any) -> None:
