@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import Runnable
 
+from taograph.trace.barrier import Barrier
 from taograph.trace.chain import Draft, Entry, Record, Sealer
-from taograph.trace.recording import Barrier, Recorder
+from taograph.trace.recording import Recorder
 from taograph.trace.settings import Settings
 from taograph.trace.stores import Kept, Store, open_store
 from taograph.trace.writing import OnError, TraceError, Writer

@@ -4,72 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 from langgraph.errors import GraphBubbleUp
 
 from taograph.models.prices import Price, price_by_name
+from taograph.trace import untold
 from taograph.trace.chain import Draft
 from taograph.trace.events import EventType, of_step
 from taograph.trace.messages import RequestHasher, message_dict, text_size
+from taograph.trace.places import (
+    Place,
+    Trace,
+    is_new,
+    model_of,
+    now,
+    plain_input,
+    tool_name,
+    usage_of,
+    user_of,
+    versions,
+)
 from taograph.trace.settings import Settings
 from taograph.trace.writing import Writer
-
-_PACKAGES = ("taograph", "langgraph", "langchain-core")
-# Where a run's metadata or configurable says who it is for.
-_USERS = ("user_id", "user", "langgraph_auth_user_id")
-
-
-@dataclass
-class _Trace:
-    """One call of a graph.
-
-    Attributes:
-        id: Of its outermost run.
-        start: What run_started says, until it is written.
-        seen: Hashes of the messages of the system and of the user that are recorded.
-        steps: Turns by the graph they belong to, where it does not tell them.
-        totals: What was spent.
-        asked: Ids of the questions to a person that are recorded.
-        open_calls: Calls without a result, of graphs that do not tell them.
-        waits: Whether it waits for a person.
-    """
-
-    id: str
-    thread: str | None
-    user: str | None
-    run: str
-    start: dict[str, Any] | None
-    began: float = field(default_factory=time.monotonic)
-    seen: set[str] = field(default_factory=set)
-    steps: dict[UUID, int] = field(default_factory=dict)
-    totals: dict[str, float] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
-    open_calls: set[str] = field(default_factory=set)
-    waits: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A run of LangChain's within a trace: a graph, a node, a model's or a tool's call."""
-
-    trace: _Trace
-    parent: UUID | None
-    path: tuple[str, ...]
-    step: int = 0
-    run: str = ""
-    began: float = 0.0
-    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Recorder(GraphCallbackHandler):
@@ -86,10 +50,12 @@ class Recorder(GraphCallbackHandler):
         self.settings = settings
         self.writer = writer
         self.raise_error = settings.on_error == "stop"
-        self._places: dict[UUID, _Place] = {}
+        self._places: dict[UUID, Place] = {}
         self._ours: set[UUID] = set()
+        versions()  # looked up here: it reads files, which is no work for an event loop
         self._hash_of_request = RequestHasher(settings.redact)
         self._prices: dict[str, Price | None] = {}
+        versions()  # reads files: now, not on the event loop of the first run
 
     # Runs
 
@@ -107,11 +73,11 @@ class Recorder(GraphCallbackHandler):
         parent = self._places.get(parent_run_id) if parent_run_id else None
         if parent is None:
             trace = self._open(run_id, metadata, kwargs.get("name") or "", inputs)
-            self._places[run_id] = _Place(trace, None, ())
+            self._places[run_id] = Place(trace, None, ())
             return
         ns = metadata.get("langgraph_checkpoint_ns")
         path = tuple(part.partition(":")[0] for part in str(ns).split("|")[:-1]) if ns else parent.path
-        self._places[run_id] = _Place(parent.trace, parent_run_id, path, parent.step, parent.run)
+        self._places[run_id] = Place(parent.trace, parent_run_id, path, parent.step, parent.run)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """It ended."""
@@ -120,7 +86,9 @@ class Recorder(GraphCallbackHandler):
         if place is None:
             return
         if foreign and place.parent not in self._ours:
-            self._tell_results(place, outputs)
+            place = replace(place, step=place.step or place.trace.steps.get(place.parent or run_id, 0))
+            for kind, content in untold.by_results(place.trace, outputs):
+                self._write(place, kind, content)
         if place.parent is None:
             self._close(place.trace, "waiting" if place.trace.waits else "ended")
 
@@ -198,7 +166,7 @@ class Recorder(GraphCallbackHandler):
     ) -> None:
         """A chat model is asked."""
         options = kwargs.get("invocation_params") or {}
-        tools = [_tool_name(tool) for tool in options.get("tools") or ()]
+        tools = [tool_name(tool) for tool in options.get("tools") or ()]
         model = model_of(kwargs)
         self._asked(run_id, parent_run_id, messages[0] if messages else [], model, tools)
 
@@ -221,15 +189,16 @@ class Recorder(GraphCallbackHandler):
         parent = self._places.get(parent_run_id) if parent_run_id else None
         if parent is None:  # a model that is called alone
             trace = self._open(run_id, {}, "model", None)
-            parent = _Place(trace, None, ())
+            parent = Place(trace, None, ())
         trace, step = parent.trace, parent.step
-        if parent.parent is not None and parent.parent not in self._ours:
-            step = trace.steps[parent.parent] = trace.steps.get(parent.parent, 0) + 1
+        within = parent.parent or parent_run_id or run_id
+        if within not in self._ours:
+            step = trace.steps[within] = trace.steps.get(within, 0) + 1
         about = {"call": str(run_id), "model": model}
-        place = _Place(trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about)
+        place = Place(trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about)
         self._places[run_id] = place
         new = [m for m in request if isinstance(m, SystemMessage | HumanMessage)]
-        told = [message_dict(m) for m in new if _unseen(trace.seen, m)]
+        told = [message_dict(m) for m in new if is_new(trace.seen, m)]
         self._write(
             place,
             "model_asked",
@@ -259,7 +228,8 @@ class Recorder(GraphCallbackHandler):
             place, "model_replied", {**place.about, "message": message_dict(message), **usage, "seconds": seconds}
         )
         if self._is_foreign(place):
-            self._tell_reply(place, message)
+            for kind, content in untold.by_reply(place.trace, message):
+                self._write(place, kind, content)
         if place.parent is None:
             self._close(place.trace, "ended")
 
@@ -274,29 +244,6 @@ class Recorder(GraphCallbackHandler):
         self._write(place, "model_failed", {"call": place.about["call"], **failure, "seconds": seconds})
         if place.parent is None:
             self._close(place.trace, "failed", **failure)
-
-    def _tell_reply(self, place: _Place, message: AIMessage) -> None:
-        """Thought and actions, or the answer, of a graph that does not tell them itself."""
-        from taograph.graphs.protocols.native import text_of, thought_of
-
-        thought = thought_of(message)
-        if thought:
-            self._write(place, "thought", {"text": thought})
-        for call in message.tool_calls:
-            place.trace.open_calls.add(str(call["id"]))
-            self._write(place, "action", {"id": call["id"], "tool": call["name"], "args": call["args"]})
-        if not message.tool_calls and text_of(message):
-            self._write(place, "answer", {"text": text_of(message), "spent": dict(place.trace.totals)})
-
-    def _tell_results(self, place: _Place, outputs: Any) -> None:
-        """Results that no tool gave, such as that there is none of the name, of a graph that does not tell them."""
-        given = outputs.get("messages") if isinstance(outputs, Mapping) else None
-        for message in given if isinstance(given, list) else ():
-            if isinstance(message, ToolMessage) and message.tool_call_id in place.trace.open_calls:
-                place.trace.open_calls.discard(message.tool_call_id)
-                told = {"id": message.tool_call_id, "tool": message.name or "", "text": str(message.text)}
-                size = len(str(message.text))
-                self._write(place, "observation", {**told, "status": message.status, "seconds": 0.0, "size": size})
 
     # Tools
 
@@ -316,7 +263,7 @@ class Recorder(GraphCallbackHandler):
             return
         about = {"id": kwargs.get("tool_call_id"), "tool": (serialized or {}).get("name") or kwargs.get("name") or ""}
         step = parent.step or max(parent.trace.steps.values(), default=0)
-        self._places[run_id] = _Place(
+        self._places[run_id] = Place(
             parent.trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about
         )
         self._count(parent.trace, tool_calls=1)
@@ -344,58 +291,61 @@ class Recorder(GraphCallbackHandler):
 
     # What they have in common
 
+    def trace_of(self, run_id: UUID) -> str | None:
+        """The trace that a run of LangChain's belongs to, while it lasts."""
+        place = self._places.get(run_id)
+        return None if place is None else place.trace.id
+
     def learn_price(self, model: str) -> None:
         """Look up what a model costs; reads files, so it is no work for an event loop."""
         if model not in self._prices:
             self._prices[model] = price_by_name(model)
 
-    def _is_foreign(self, place: _Place) -> bool:
+    def _is_foreign(self, place: Place) -> bool:
         parent = self._places.get(place.parent) if place.parent else None
         return parent is None or parent.parent is None or parent.parent not in self._ours
 
-    def _leave(self, run_id: UUID) -> _Place | None:
+    def _leave(self, run_id: UUID) -> Place | None:
         self._ours.discard(run_id)
         return self._places.pop(run_id, None)
 
-    def _open(self, run_id: UUID, metadata: Mapping[str, Any], graph: str, inputs: Any) -> _Trace:
+    def _open(self, run_id: UUID, metadata: Mapping[str, Any], graph: str, inputs: Any) -> Trace:
         thread = metadata.get("thread_id")
-        user = next((str(metadata[name]) for name in _USERS if metadata.get(name)), None)
         start = {
             "graph": graph,
             "version": versions(),
-            "input": sha256(repr(self.settings.redact(_plain_input(inputs))).encode()).hexdigest(),
+            "input": sha256(repr(self.settings.redact(plain_input(inputs))).encode()).hexdigest(),
             "resumes": False,
         }
-        return _Trace(str(run_id), None if thread is None else str(thread), user, "", start)
+        return Trace(str(run_id), None if thread is None else str(thread), user_of(metadata), "", start)
 
-    def _begin(self, trace: _Trace) -> None:
+    def _begin(self, trace: Trace) -> None:
         start, trace.start = trace.start, None
         if start is not None:
-            self._put(_Place(trace, None, ()), "run_started", start)
+            self._put(Place(trace, None, ()), "run_started", start)
 
-    def _close(self, trace: _Trace, status: str, **more: Any) -> None:
+    def _close(self, trace: Trace, status: str, **more: Any) -> None:
         self._begin(trace)
         seconds = round(time.monotonic() - trace.began, 6)
         ended = {"status": status, **more, "seconds": seconds, **trace.totals}
-        self._put(_Place(trace, None, ()), "run_ended", ended)
-        self.writer.log("closed", trace.id, _now())
+        self._put(Place(trace, None, ()), "run_ended", ended)
 
-    def _count(self, trace: _Trace, **more: float) -> None:
+    def _count(self, trace: Trace, **more: float) -> None:
         for name, value in more.items():
             trace.totals[name] = trace.totals.get(name, 0) + value
 
-    def _write(self, place: _Place, kind: EventType, content: Mapping[str, Any]) -> None:
+    def _write(self, place: Place, kind: EventType, content: Mapping[str, Any]) -> None:
         self._begin(place.trace)
         self._put(place, kind, content)
 
-    def _put(self, place: _Place, kind: EventType, content: Mapping[str, Any]) -> None:
+    def _put(self, place: Place, kind: EventType, content: Mapping[str, Any]) -> None:
         trace = place.trace
         told = self.settings.of(kind, content)
         at = round(time.monotonic() - trace.began, 6)
         draft = Draft(
             trace=trace.id,
             type=kind,
-            time=_now(),
+            time=now(),
             content={**told, "path": list(place.path), "at": at},
             thread=trace.thread,
             user=trace.user,
@@ -408,104 +358,3 @@ class Recorder(GraphCallbackHandler):
     def _delete_on(self) -> str | None:
         days = self.settings.keep_days
         return None if days is None else (datetime.now(UTC).date() + timedelta(days=days)).isoformat()
-
-
-class Barrier(BaseCallbackHandler):
-    """Holds a call of a model or a tool back until everything before it is written.
-
-    It waits in a thread under ``ainvoke``; so it is a handler of its own, beside the one that must not.
-
-    Args:
-        recorder: The handler.
-    """
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._writer = recorder.writer
-        self.raise_error = recorder.raise_error
-
-    @property
-    def ignore_chain(self) -> bool:
-        """Nothing is paid there."""
-        return True
-
-    @property
-    def ignore_retry(self) -> bool:
-        """Likewise."""
-        return True
-
-    @property
-    def ignore_custom_event(self) -> bool:
-        """Likewise."""
-        return True
-
-    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-        """A chat model is to be asked."""
-        self._recorder.learn_price(model_of(kwargs))
-        self._writer.flush()
-
-    def on_llm_start(self, *args: Any, **kwargs: Any) -> None:
-        """A completion model is to be asked."""
-        self._writer.flush()
-
-    def on_tool_start(self, *args: Any, **kwargs: Any) -> None:
-        """A tool is to be called."""
-        self._writer.flush()
-
-
-@cache
-def versions() -> dict[str, str]:
-    """The versions that a run is made with."""
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def model_of(told: Mapping[str, Any]) -> str:
-    """The name of a model, from what a callback is told of its call."""
-    options = told.get("invocation_params") or {}
-    return str((told.get("metadata") or {}).get("ls_model_name") or options.get("model") or "")
-
-
-def usage_of(message: AIMessage, price: Price | None) -> dict[str, Any]:
-    """Tokens and dollars of a reply; zeros where the provider reports nothing."""
-    told = message.usage_metadata
-    sent = told["input_tokens"] if told else 0
-    received = told["output_tokens"] if told else 0
-    details = told.get("input_token_details") if told else None
-    cached = min((details or {}).get("cache_read") or 0, sent)
-    cost = price.dollars(sent, received, cached) if price else 0.0
-    return {"input_tokens": sent, "output_tokens": received, "cached_tokens": cached, "cost": cost}
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-def _unseen(seen: set[str], message: BaseMessage) -> bool:
-    key = f"{message.type}:{message.id or ''}:{sha256(str(message.content).encode()).hexdigest()}"
-    if key in seen:
-        return False
-    seen.add(key)
-    return True
-
-
-def _tool_name(tool: Any) -> str:
-    if not isinstance(tool, Mapping):
-        return str(getattr(tool, "name", ""))
-    function = tool.get("function")
-    return str((function if isinstance(function, Mapping) else tool).get("name") or "")
-
-
-def _plain_input(inputs: Any) -> Any:
-    if isinstance(inputs, BaseMessage):
-        return message_dict(inputs)
-    if isinstance(inputs, Mapping):
-        return {str(key): _plain_input(value) for key, value in inputs.items()}
-    if isinstance(inputs, list | tuple):
-        return [_plain_input(item) for item in inputs]
-    return inputs if isinstance(inputs, str | int | float | bool) or inputs is None else str(type(inputs).__name__)

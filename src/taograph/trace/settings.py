@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from hashlib import sha256
 from typing import Any
 
 from taograph.redaction import redact
-from taograph.trace.writing import OnError
+from taograph.trace.writing import OnError, TraceError
+
+log = logging.getLogger("taograph.trace")
 
 Redact = Callable[[Any], Any]
 
@@ -31,10 +34,12 @@ def hide_secrets(value: Any) -> Any:
             return redact(value)
         case Mapping():
             return {hide_secrets(str(key)): hide_secrets(item) for key, item in value.items()}
-        case list() | tuple():
+        case list() | tuple() | set() | frozenset():
             return [hide_secrets(item) for item in value]
-        case _:
+        case None | bool() | int() | float():
             return value
+        case _:  # as it is written
+            return redact(str(value))
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Settings:
     keep_days: int | None = 180
     key: bytes | None = field(default=None, repr=False)
     on_error: OnError = "warn"
+    _said: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
@@ -69,15 +75,30 @@ class Settings:
             raise ValueError("trace: key: give 16 bytes or more")
 
     def redact(self, value: Any) -> Any:
-        """A value as it may be written."""
+        """A value as it may be written: where the redactor fails, nothing of it is.
+
+        Raises:
+            TraceError: The redactor failed, and ``on_error`` is "stop".
+        """
         hidden = hide_secrets(value)
-        return hidden if self.redactor is None else self.redactor(hidden)
+        if self.redactor is None:
+            return hidden
+        try:
+            return self.redactor(hidden)
+        except Exception as error:
+            problem = f"the redactor failed with {type(error).__name__}"
+            if self.on_error == "stop":
+                raise TraceError(f"the trace can't be written: {problem}") from error
+            if problem not in self._said:
+                self._said.add(problem)
+                log.warning("%s: what it was given is not recorded", problem)
+            return f"[withheld: {problem}]"
 
     def of(self, kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
         """The content of an event as it may be written."""
         if self.content:
-            told: dict[str, Any] = self.redact(dict(content))
-            return told
+            told = self.redact(dict(content))
+            return told if isinstance(told, dict) else {"withheld": str(told)}
         return {name: self.redact(value) if name in _OPEN else self.shape(value) for name, value in content.items()}
 
     def shape(self, value: Any) -> Any:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from taograph.redaction import redact
-from taograph.trace.chain import Draft, LogKind, Sealer
+from taograph.trace.chain import Draft, Sealer
 from taograph.trace.stores import Store, open_store
 
 log = logging.getLogger("taograph.trace")
@@ -22,6 +24,10 @@ OnError = Literal["warn", "stop"]
 _AT_ONCE = 256
 _WAIT_SECONDS = 30.0
 _AGAIN_SECONDS = 5.0
+_MOST_SECONDS = 60.0
+_REMEMBERED = 10_000
+# What an event by itself may be the cause of.
+_OF_ONE = (ValueError, TypeError, RecursionError)
 
 
 class TraceError(RuntimeError):
@@ -29,17 +35,26 @@ class TraceError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Closing:
-    trace: str
-    kind: LogKind
-    time: str
+class _Job:
+    """An event to be written; None is a question whether all before it is."""
+
+    what: Draft | None
+    delete_on: str | None
+    done: Future[None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    what: Draft | _Closing | None
+class _Gap:
+    """Events of a trace that could not be written."""
+
+    first: Draft
     delete_on: str | None
-    done: Future[None]
+    lost: int
+
+    def draft(self) -> Draft:
+        """The event that says so."""
+        content = {"lost": self.lost, "path": [], "at": self.first.content.get("at", 0.0)}
+        return replace(self.first, type="gap", content=content, step=0)
 
 
 class Writer:
@@ -57,146 +72,175 @@ class Writer:
     def __init__(self, url: str, sealer: Sealer, on_error: OnError) -> None:
         self.lost = 0
         self._url, self._sealer, self._on_error = url, sealer, on_error
+        self._gaps: dict[str, _Gap] = {}
+        self._begin_anew()
+        _writers.add(self)
+
+    def _begin_anew(self) -> None:
+        """Also in a process that was forked: it has neither the thread nor the right to the open store."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._at_work = threading.Lock()
         self._store: Store | None = None
         self._failed: Exception | None = None
         self._not_before = 0.0
-        atexit.register(self.close)
+        self._gaps.clear()
+        self._broken: dict[str, Exception] = {}
 
     def write(self, draft: Draft, *, delete_on: str | None = None) -> Future[None]:
-        """Write an event; what is returned is done when it is stored.
+        """Write an event; what is returned is done when it is stored, or lost.
 
         Args:
             draft: The event.
             delete_on: Date from which on its trace is to be deleted, where it is the first.
-
-        Raises:
-            TraceError: An event before it could not be written, and ``on_error`` is "stop".
         """
-        if self._failed is not None and self._on_error == "stop":
-            raise TraceError(_said(self._failed)) from self._failed
         return self._put(draft, delete_on)
 
-    def log(self, kind: LogKind, trace: str, at: str) -> Future[None]:
-        """Write down in the log what became of a trace."""
-        return self._put(_Closing(trace, kind, at), None)
-
-    def flush(self) -> None:
+    def flush(self, trace: str | None = None) -> None:
         """Wait until all that was given is stored.
 
-        Raises:
-            TraceError: It could not be, and ``on_error`` is "stop".
-        """
-        self.wait(self._put(None, None))
-
-    def wait(self, done: Future[None]) -> None:
-        """Wait for one event.
+        Args:
+            trace: The trace that it is asked for; None for all.
 
         Raises:
-            TraceError: As :meth:`flush`.
+            TraceError: It could not be, or an event of the trace was lost before; and ``on_error`` is "stop".
         """
+        done = self._put(None, None)
         try:
             done.result(_WAIT_SECONDS)
         except TimeoutError:
             if self._on_error == "stop":
                 raise TraceError(f"the trace could not be written within {_WAIT_SECONDS:g} seconds") from None
             log.warning("the trace is not written yet after %g seconds; the run goes on", _WAIT_SECONDS)
+        if self._on_error == "stop":
+            error = self._failed if trace is None else self._broken.get(trace)
+            if error is not None:
+                raise TraceError(_said(error)) from error
 
     def close(self) -> None:
         """Write what is left, and close the store."""
         with self._lock:
             thread, self._thread = self._thread, None
+            if thread is not None:
+                self._jobs.put(None)
         if thread is not None:
-            self._jobs.put(None)
             thread.join(_WAIT_SECONDS)
-        atexit.unregister(self.close)
 
-    def _put(self, what: Draft | _Closing | None, delete_on: str | None) -> Future[None]:
+    def _put(self, what: Draft | None, delete_on: str | None) -> Future[None]:
         job = _Job(what, delete_on, Future())
-        self._jobs.put(job)
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="taograph-trace", daemon=True)
-                    self._thread.start()
+        with self._lock:
+            self._jobs.put(job)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._jobs,), name="taograph-trace", daemon=True
+                )
+                self._thread.start()
         return job.done
 
-    def _run(self) -> None:
+    def _run(self, waiting: queue.SimpleQueue[_Job | None]) -> None:
+        with self._at_work:  # one that was closed may not have ended yet
+            self._work(waiting)
+
+    def _work(self, waiting: queue.SimpleQueue[_Job | None]) -> None:
         last = False
         while not last:
-            jobs = [self._jobs.get()]
-            while len(jobs) < _AT_ONCE:
+            jobs = [waiting.get()]
+            while len(jobs) < _AT_ONCE and jobs[-1] is not None:
                 try:
-                    jobs.append(self._jobs.get_nowait())
+                    jobs.append(waiting.get_nowait())
                 except queue.Empty:
                     break
-            last = None in jobs
+            last = jobs[-1] is None
             self._do([job for job in jobs if job is not None])
+        if self._gaps:
+            self._not_before = 0.0
+            self._try([], lambda store: None)
+        if self._gaps:
+            log.warning("the trace could not be written to the end: %d events are lost", self.lost)
         if self._store is not None:
             self._store.close()
             self._store = None
 
     def _do(self, jobs: list[_Job]) -> None:
-        """Write what has come together: events in one transaction up to the next end of a trace."""
+        """Write what has come together: as many events in one transaction as go together."""
         batch: list[_Job] = []
         for job in jobs:
-            what = job.what
-            if isinstance(what, Draft) and (not batch or batch[0].delete_on == job.delete_on):
+            if job.what is not None and (not batch or batch[0].delete_on == job.delete_on):
                 batch.append(job)
                 continue
             self._append(batch)
-            batch = [job] if isinstance(what, Draft) else []
-            if isinstance(what, _Closing):
-                closing = what
-                self._try([job], lambda store: store.log(closing.kind, closing.trace, closing.time, self._sealer))  # noqa: B023
-            elif what is None:
-                self._answer(job)
+            batch = [job] if job.what is not None else []
+            if job.what is None:
+                job.done.set_result(None)
         self._append(batch)
 
     def _append(self, batch: list[_Job]) -> None:
         if batch:
-            drafts = [job.what for job in batch if isinstance(job.what, Draft)]
+            drafts = [job.what for job in batch if job.what is not None]
             self._try(batch, lambda store: store.append(drafts, self._sealer, delete_on=batch[0].delete_on))
 
     def _try(self, jobs: list[_Job], do: Callable[[Store], Any]) -> None:
         if self._failed is not None and time.monotonic() < self._not_before:
             self._lose(jobs, self._failed)
             return
+        began = time.monotonic()
         try:
             if self._store is None:
                 self._store = open_store(self._url)
+            for trace, gap in list(self._gaps.items()):  # first of all: it is where the events would be
+                self._store.append([gap.draft()], self._sealer, delete_on=gap.delete_on)
+                del self._gaps[trace]
             do(self._store)
         except Exception as error:  # noqa: BLE001 - a full disk, a dead database: whatever it is, it is told
+            if isinstance(error, _OF_ONE) and len(jobs) > 1:  # the others are written
+                for job in jobs:
+                    self._append([job])
+                return
             if self._failed is None:
-                log.warning("the trace can't be written, events are lost: %s", _said(error))
+                log.warning("%s; events are lost", _said(error))
             self._failed = error
-            self._not_before = time.monotonic() + _AGAIN_SECONDS
+            ended = time.monotonic()  # a run that waits for a dead server does little else
+            self._not_before = ended + max(_AGAIN_SECONDS, min(10 * (ended - began), _MOST_SECONDS))
             self._lose(jobs, error)
             return
         if self._failed is not None:
             self._failed = None
             log.warning("the trace is written again; %d events were lost", self.lost)
         for job in jobs:
-            self._answer(job)
+            job.done.set_result(None)
 
     def _lose(self, jobs: list[_Job], error: Exception) -> None:
-        self.lost += sum(isinstance(job.what, Draft) for job in jobs)
         for job in jobs:
-            if self._on_error == "stop":
-                failure = TraceError(_said(error))
-                failure.__cause__ = error
-                job.done.set_exception(failure)
-            else:
-                job.done.set_result(None)
-
-    def _answer(self, job: _Job) -> None:
-        if self._failed is not None and self._on_error == "stop":
-            job.done.set_exception(TraceError(_said(self._failed)))
-        else:
+            draft = job.what
+            if draft is not None:
+                self.lost += 1
+                gap = self._gaps.get(draft.trace) or _Gap(draft, job.delete_on, 0)
+                self._gaps[draft.trace] = replace(gap, lost=gap.lost + 1)
+                self._broken[draft.trace] = error
             job.done.set_result(None)
+        for known in (self._gaps, self._broken):
+            while len(known) > _REMEMBERED:
+                del known[next(iter(known))]
 
 
 def _said(error: Exception) -> str:
     return redact(f"the trace can't be written: {type(error).__name__}: {error}".split("\n", 1)[0])[:300]
+
+
+_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for writer in list(_writers):
+        writer.close()
+
+
+def _forked() -> None:
+    for writer in list(_writers):
+        writer._begin_anew()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

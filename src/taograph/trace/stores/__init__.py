@@ -7,6 +7,7 @@ To add a store, write one module here with a class that has the methods of :clas
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +22,7 @@ class Kept:
         trace: Its id.
         thread: Its thread.
         user: Who it was for.
-        run: The run that it belongs to.
+        run: The run that its first event belongs to.
         graph: The graph's name.
         started: Time of its first event: ISO 8601, UTC.
         last: Time of its last one.
@@ -29,6 +30,7 @@ class Kept:
         count: Its events.
         head: Hash of the last one.
         is_open: Whether no end of it was recorded.
+        is_erased: Whether its content was erased: no thread, user, run, graph and date are known of it then.
     """
 
     trace: str
@@ -42,38 +44,49 @@ class Kept:
     count: int
     head: str
     is_open: bool
+    is_erased: bool = False
 
 
 class Store(Protocol):
-    """Where traces are kept. Methods block; each is one transaction."""
+    """Where traces are kept. Methods block; what writes is one transaction, whatever becomes of the process."""
 
     def append(self, drafts: Sequence[Draft], sealer: Sealer, *, delete_on: str | None = None) -> None:
-        """Write events behind the last ones of their traces; a trace that is new is opened in the log.
+        """Write events behind the last ones of their traces.
+
+        A trace that is new is opened in the log; one that has its ``run_ended`` is closed there. What comes after
+        the content of a trace was erased is written without content.
 
         Args:
             drafts: The events, in their order.
             sealer: Makes the chain.
-            delete_on: Date from which on a new trace is to be deleted.
+            delete_on: Date from which on a new trace is to be deleted: a part of what its first event says.
         """
-
-    def log(self, kind: LogKind, trace: str, time: str, sealer: Sealer) -> None:
-        """Write down in the log what became of a trace."""
 
     def traces(self, *, thread: str | None = None, user: str | None = None, run: str | None = None) -> list[Kept]:
         """The traces, the oldest first."""
 
+    def ids(self) -> list[str]:
+        """Ids of all traces that have events, known to the store or not."""
+
     def entries(self, trace: str) -> Iterator[Entry]:
-        """The events of a trace, in the order in which they are stored."""
+        """The events of a trace, in the order in which they are stored.
+
+        Content that is no JSON any more comes as ``{"unreadable": text}``.
+        """
 
     def records(self) -> Iterator[Record]:
         """The log, in the order in which it is stored."""
 
+    def snapshot(self) -> AbstractContextManager[Store]:
+        """The store as it is at this moment, to be read while others write."""
+
     def erase(self, traces: Sequence[str], kind: LogKind, time: str, sealer: Sealer) -> None:
-        """Erase the content of traces, with thread, user and salt; the headers stay, and the log says so.
+        """Erase traces, and give their space back; the log says so.
 
         Args:
             traces: Their ids.
-            kind: "erased" or "purged".
+            kind: "erased": content, salt, thread, user and whatever else tells something go, the headers stay;
+                "purged": all of it goes, and the record in the log is what is left.
             time: When.
             sealer: Makes the chain of the log.
         """
@@ -82,29 +95,34 @@ class Store(Protocol):
         """Finish, and let go of what is held."""
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, read_only: bool = False) -> Store:
     """Open a store, or make it.
 
     Args:
         url: ``sqlite:///path``, ``postgresql://…`` or ``jsonl:folder``.
+        read_only: Only to read: nothing is made, and a writer is not held up.
 
     Raises:
-        ValueError: The URL is none of these.
-        OSError: It cannot be opened.
+        ValueError: The URL is none of these, or a package is missing.
+        OSError: It cannot be opened; with ``read_only``, there is none (:class:`FileNotFoundError`).
     """
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
         from taograph.trace.stores.sqlite import open_sqlite
 
-        return open_sqlite(url)
+        return open_sqlite(url, read_only=read_only)
     if scheme in ("postgresql", "postgres"):
-        from taograph.trace.stores.postgres import open_postgres
-
-        return open_postgres(url)
+        try:
+            from taograph.trace.stores.postgres import open_postgres
+        except ImportError as error:
+            raise ValueError(
+                f"trace: what PostgreSQL needs is not installed ({error}): pip install 'taograph[postgres]'"
+            ) from error
+        return open_postgres(url, read_only=read_only)
     if scheme == "jsonl":
         from taograph.trace.stores.jsonl import open_jsonl
 
-        return open_jsonl(url)
+        return open_jsonl(url, read_only=read_only)
     raise ValueError(
         "trace: where it is kept is written sqlite:///path, postgresql://user:password@host:port/database or "
         "jsonl:folder"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from taograph.trace.chain import GENESIS, Draft, Entry, LogKind, Record, Sealer
-from taograph.trace.stores import Kept
+from taograph.trace.stores import Kept, Store
+from taograph.trace.stores.batch import Mark, Tail, chained, content_of, seal, told
 
 EVENTS, TRACES, LOG = "taograph_trace_events", "taograph_traces", "taograph_trace_log"
 
@@ -18,7 +20,7 @@ SCHEMA = (
     f"""CREATE TABLE IF NOT EXISTS {TRACES} (
         trace TEXT PRIMARY KEY, thread TEXT, "user" TEXT, run TEXT NOT NULL, graph TEXT NOT NULL,
         started TEXT NOT NULL, last TEXT NOT NULL, delete_on TEXT, count INTEGER NOT NULL, head TEXT NOT NULL,
-        open INTEGER NOT NULL)""",
+        open INTEGER NOT NULL, erased INTEGER NOT NULL)""",
     f"""CREATE TABLE IF NOT EXISTS {EVENTS} (
         trace TEXT NOT NULL, seq INTEGER NOT NULL, type TEXT NOT NULL, time TEXT NOT NULL, content TEXT, salt TEXT,
         content_hash TEXT NOT NULL, prev TEXT NOT NULL, hash TEXT NOT NULL, signature TEXT,
@@ -28,18 +30,18 @@ SCHEMA = (
         head TEXT NOT NULL, prev TEXT NOT NULL, hash TEXT NOT NULL, signature TEXT)""",
     f"CREATE INDEX IF NOT EXISTS {TRACES}_thread ON {TRACES} (thread)",
     f'CREATE INDEX IF NOT EXISTS {TRACES}_user ON {TRACES} ("user")',
-    f"CREATE INDEX IF NOT EXISTS {TRACES}_delete_on ON {TRACES} (delete_on)",
+    f"CREATE INDEX IF NOT EXISTS {TRACES}_run ON {TRACES} (run)",
 )
 _ENTRY = "trace, seq, type, time, content, salt, content_hash, prev, hash, signature"
 _RECORD = "n, kind, time, trace, count, head, prev, hash, signature"
-_KEPT = 'trace, thread, "user", run, graph, started, last, delete_on, count, head, open'
+_KEPT = 'trace, thread, "user", run, graph, started, last, delete_on, count, head, open, erased'
 _PAGE = 500
 
 
 class Execute(Protocol):
     """Runs a statement within a transaction; its parameters are written ``?``."""
 
-    def __call__(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    def __call__(self, sql: str, /, *parameters: Any) -> list[tuple[Any, ...]]:
         """The rows, where there are any."""
         ...
 
@@ -51,107 +53,71 @@ class SqlStore:
     def transaction(self) -> AbstractContextManager[Execute]:
         """A transaction that keeps other writers out from its beginning: two of them would fork the chain."""
 
+    @abstractmethod
+    def reading(self, *, whole: bool = False) -> AbstractContextManager[Execute]:
+        """A transaction that only reads, and holds no writer up.
+
+        Args:
+            whole: All its statements see the database as it was at the first.
+        """
+
+    def give_back(self) -> None:
+        """Give the space of deleted rows back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """As :meth:`Store.close`."""
+
     def append(self, drafts: Sequence[Draft], sealer: Sealer, *, delete_on: str | None = None) -> None:
         """As :meth:`Store.append`."""
         with self.transaction() as execute:
-            heads: dict[str, tuple[int, str]] = {}
-            for draft in drafts:
-                if draft.trace not in heads:
-                    heads[draft.trace] = self._head(execute, draft, sealer, delete_on)
-                count, head = heads[draft.trace]
-                made = sealer.entry(draft, count + 1, head)
+            batch = seal(drafts, sealer, lambda trace: _tail(execute, trace), delete_on)
+            for entry in batch.new:
+                _open(execute, entry)
+            for entry in batch.entries:
                 execute(
                     f"INSERT INTO {EVENTS} ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - constants
-                    made.trace,
-                    made.seq,
-                    made.type,
-                    made.time,
-                    json.dumps(made.content, ensure_ascii=True),
-                    made.salt,
-                    made.content_hash,
-                    made.prev,
-                    made.hash,
-                    made.signature,
+                    entry.trace,
+                    entry.seq,
+                    entry.type,
+                    entry.time,
+                    None if entry.content is None else json.dumps(entry.content, ensure_ascii=True),
+                    entry.salt,
+                    entry.content_hash,
+                    entry.prev,
+                    entry.hash,
+                    entry.signature,
                 )
-                heads[draft.trace] = made.seq, made.hash
-            last = {draft.trace: draft for draft in drafts}
-            for trace, (count, head) in heads.items():
-                run = next((d.run for d in drafts if d.trace == trace and d.run), None)
+            for trace, tail in batch.tails.items():
                 execute(
-                    f"UPDATE {TRACES} SET count = ?, head = ?, last = ?, open = 1, run = COALESCE(?, run) "  # noqa: S608
-                    "WHERE trace = ?",
-                    count,
-                    head,
-                    last[trace].time,
-                    run,
-                    trace,
+                    f"UPDATE {TRACES} SET count = ?, head = ?, last = ?, open = ? WHERE trace = ?",  # noqa: S608
+                    *(tail.count, tail.head, tail.time, int(not tail.is_ended), trace),
                 )
-
-    def _head(self, execute: Execute, draft: Draft, sealer: Sealer, delete_on: str | None) -> tuple[int, str]:
-        """Number and hash of the last event of a trace, which is made if there is none."""
-        found = execute(f"SELECT count, head FROM {TRACES} WHERE trace = ?", draft.trace)  # noqa: S608
-        if found:
-            return int(found[0][0]), str(found[0][1])
-        execute(
-            f"INSERT INTO {TRACES} ({_KEPT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 1)",  # noqa: S608
-            draft.trace,
-            draft.thread,
-            draft.user,
-            draft.run,
-            str(draft.content.get("graph") or ""),
-            draft.time,
-            draft.time,
-            delete_on,
-            GENESIS,
-        )
-        self._log(execute, sealer, "opened", trace=draft.trace, time=draft.time, at=(0, GENESIS))
-        return 0, GENESIS
-
-    def _log(
-        self, execute: Execute, sealer: Sealer, kind: LogKind, *, trace: str, time: str, at: tuple[int, str]
-    ) -> None:
-        found = execute(f"SELECT n, hash FROM {LOG} ORDER BY n DESC LIMIT 1")  # noqa: S608
-        made = sealer.record(kind, trace, time, at, (int(found[0][0]), str(found[0][1])) if found else (0, GENESIS))
-        execute(
-            f"INSERT INTO {LOG} ({_RECORD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-            made.n,
-            made.kind,
-            made.time,
-            made.trace,
-            made.count,
-            made.head,
-            made.prev,
-            made.hash,
-            made.signature,
-        )
-
-    def log(self, kind: LogKind, trace: str, time: str, sealer: Sealer) -> None:
-        """As :meth:`Store.log`."""
-        with self.transaction() as execute:
-            found = execute(f"SELECT count, head FROM {TRACES} WHERE trace = ?", trace)  # noqa: S608
-            if not found:
-                return
-            self._log(execute, sealer, kind, trace=trace, time=time, at=(int(found[0][0]), str(found[0][1])))
-            if kind == "closed":
-                execute(f"UPDATE {TRACES} SET open = 0 WHERE trace = ?", trace)  # noqa: S608
+            _log(execute, batch.marks, sealer)
 
     def traces(self, *, thread: str | None = None, user: str | None = None, run: str | None = None) -> list[Kept]:
         """As :meth:`Store.traces`."""
         wanted = {"thread": thread, '"user"': user, "run": run}
-        given = {name: value for name, value in wanted.items() if value is not None}
+        given = {name: _text(value) for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = ?" for name in given) or "1 = 1"
-        with self.transaction() as execute:
+        with self.reading() as execute:
             rows = execute(
                 f"SELECT {_KEPT} FROM {TRACES} WHERE {where} ORDER BY started, trace",  # noqa: S608
                 *given.values(),
             )
-        return [Kept(*row) for row in rows]
+        found = [Kept(*row) for row in rows]
+        return [replace(kept, is_open=bool(kept.is_open), is_erased=bool(kept.is_erased)) for kept in found]
+
+    def ids(self) -> list[str]:
+        """As :meth:`Store.ids`."""
+        with self.reading() as execute:
+            return [row[0] for row in execute(f"SELECT DISTINCT trace FROM {EVENTS}")]  # noqa: S608
 
     def entries(self, trace: str) -> Iterator[Entry]:
         """As :meth:`Store.entries`."""
         for row in self._pages(_ENTRY, EVENTS, "seq", "trace = ?", trace):
             trace_id, seq, kind, time, content, *rest = row
-            yield Entry(trace_id, seq, kind, time, None if content is None else json.loads(content), *rest)
+            yield Entry(trace_id, seq, kind, time, None if content is None else content_of(content), *rest)
 
     def records(self) -> Iterator[Record]:
         """As :meth:`Store.records`."""
@@ -162,7 +128,7 @@ class SqlStore:
         """Rows, a page at a time, so that a long trace is not held in memory."""
         place, after = columns.split(", ").index(order), -(2**31)
         while True:
-            with self.transaction() as execute:
+            with self.reading() as execute:
                 rows = execute(
                     f"SELECT {columns} FROM {table} WHERE {where} AND {order} > ? ORDER BY {order} LIMIT {_PAGE}",  # noqa: S608
                     *given,
@@ -173,17 +139,89 @@ class SqlStore:
                 return
             after = rows[-1][place]
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Store]:
+        """As :meth:`Store.snapshot`."""
+        with self.reading(whole=True) as execute:
+            yield _Within(execute)
+
     def erase(self, traces: Sequence[str], kind: LogKind, time: str, sealer: Sealer) -> None:
         """As :meth:`Store.erase`."""
         for trace in traces:
             with self.transaction() as execute:
-                found = execute(f"SELECT count, head FROM {TRACES} WHERE trace = ?", trace)  # noqa: S608
-                if not found:
-                    continue
-                execute(f"UPDATE {EVENTS} SET content = NULL, salt = NULL WHERE trace = ?", trace)  # noqa: S608
-                execute(
-                    f"UPDATE {TRACES} SET thread = NULL, \"user\" = NULL, graph = '', run = '', delete_on = NULL "  # noqa: S608
-                    "WHERE trace = ?",
-                    trace,
-                )
-                self._log(execute, sealer, kind, trace=trace, time=time, at=(int(found[0][0]), str(found[0][1])))
+                erase_rows(execute, trace, kind, time, sealer)
+        if traces:
+            self.give_back()
+
+
+class _Within(SqlStore):
+    """A store within a transaction that somebody else began."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+
+    @contextmanager
+    def transaction(self) -> Iterator[Execute]:
+        """As :meth:`SqlStore.transaction`."""
+        yield self._execute
+
+    @contextmanager
+    def reading(self, *, whole: bool = False) -> Iterator[Execute]:
+        """As :meth:`SqlStore.reading`."""
+        yield self._execute
+
+    def close(self) -> None:
+        """It is the other's."""
+
+
+def erase_rows(execute: Execute, trace: str, kind: LogKind, time: str, sealer: Sealer) -> None:
+    """Erase a trace within a transaction, see :meth:`Store.erase`."""
+    tail = _tail(execute, trace)
+    if tail is None or (kind == "erased" and tail.is_erased):
+        return
+    if kind == "purged":
+        execute(f"DELETE FROM {EVENTS} WHERE trace = ?", trace)  # noqa: S608
+        execute(f"DELETE FROM {TRACES} WHERE trace = ?", trace)  # noqa: S608
+    else:
+        execute(f"UPDATE {EVENTS} SET content = NULL, salt = NULL WHERE trace = ?", trace)  # noqa: S608
+        execute(
+            f"UPDATE {TRACES} SET thread = NULL, \"user\" = NULL, graph = '', run = '', delete_on = NULL, "  # noqa: S608
+            "erased = 1 WHERE trace = ?",
+            trace,
+        )
+    _log(execute, [Mark(kind, trace, time, (tail.count, tail.head))], sealer)
+
+
+def _tail(execute: Execute, trace: str) -> Tail | None:
+    found = execute(f"SELECT count, head, last, open, erased FROM {TRACES} WHERE trace = ?", trace)  # noqa: S608
+    if not found:
+        return None
+    count, head, last, is_open, is_erased = found[0]
+    return Tail(int(count), str(head), str(last), not is_open, bool(is_erased))
+
+
+def _open(execute: Execute, first: Entry) -> None:
+    thread, user, run, graph, delete_on = (
+        None if value is None else _text(value)
+        for value in (told(first, name) for name in ("thread", "user", "run", "graph", "delete_on"))
+    )
+    execute(
+        f"INSERT INTO {TRACES} ({_KEPT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 1, 0)",  # noqa: S608
+        *(first.trace, thread, user, run or "", graph or "", first.time, first.time, delete_on, GENESIS),
+    )
+
+
+def _log(execute: Execute, marks: Sequence[Mark], sealer: Sealer) -> None:
+    if not marks:
+        return
+    found = execute(f"SELECT n, hash FROM {LOG} ORDER BY n DESC LIMIT 1")  # noqa: S608
+    for made in chained(marks, sealer, (int(found[0][0]), str(found[0][1])) if found else (0, GENESIS)):
+        execute(
+            f"INSERT INTO {LOG} ({_RECORD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            *(made.n, made.kind, made.time, made.trace, made.count, made.head, made.prev, made.hash, made.signature),
+        )
+
+
+def _text(value: str) -> str:
+    """A text that a column takes: PostgreSQL's take no NUL, and none takes half a character."""
+    return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

@@ -1,0 +1,131 @@
+"""Where a run of LangChain's stands within a trace, and what is read from what a callback is told of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from uuid import UUID
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from taograph.models.prices import Price
+from taograph.trace.messages import message_dict
+
+_PACKAGES = ("taograph", "langgraph", "langchain-core")
+# Where a run's metadata or configurable says who it is for.
+_USERS = ("user_id", "user", "langgraph_auth_user_id")
+
+
+@dataclass
+class Trace:
+    """One call of a graph.
+
+    Attributes:
+        id: Of its outermost run.
+        start: What run_started says, until it is written.
+        seen: Hashes of the messages of the system and of the user that are recorded.
+        steps: Turns by the graph they belong to, where it does not tell them.
+        totals: What was spent.
+        asked: Ids of the questions to a person that are recorded.
+        open_calls: Calls without a result, of graphs that do not tell them.
+        waits: Whether it waits for a person.
+    """
+
+    id: str
+    thread: str | None
+    user: str | None
+    run: str
+    start: dict[str, Any] | None
+    began: float = field(default_factory=time.monotonic)
+    seen: set[str] = field(default_factory=set)
+    steps: dict[UUID, int] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+    open_calls: set[str] = field(default_factory=set)
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A run of LangChain's within a trace: a graph, a node, a model's or a tool's call."""
+
+    trace: Trace
+    parent: UUID | None
+    path: tuple[str, ...]
+    step: int = 0
+    run: str = ""
+    began: float = 0.0
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def user_of(metadata: Mapping[str, Any]) -> str | None:
+    """Who a run is for, where its metadata says so."""
+    return next((str(metadata[name]) for name in _USERS if metadata.get(name)), None)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The versions that a run is made with."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def model_of(told: Mapping[str, Any]) -> str:
+    """The name of a model, from what a callback is told of its call."""
+    options = told.get("invocation_params") or {}
+    return str((told.get("metadata") or {}).get("ls_model_name") or options.get("model") or "")
+
+
+def usage_of(message: AIMessage, price: Price | None) -> dict[str, Any]:
+    """Tokens and dollars of a reply; zeros where the provider reports nothing."""
+    told = message.usage_metadata
+    sent = told["input_tokens"] if told else 0
+    received = told["output_tokens"] if told else 0
+    details = told.get("input_token_details") if told else None
+    cached = min((details or {}).get("cache_read") or 0, sent)
+    cost = price.dollars(sent, received, cached) if price else 0.0
+    return {"input_tokens": sent, "output_tokens": received, "cached_tokens": cached, "cost": cost}
+
+
+def now() -> str:
+    """The time, as it is stored."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def is_new(seen: set[str], message: BaseMessage) -> bool:
+    """Whether a message was not seen before; from now on it was."""
+    key = f"{message.type}:{message.id or ''}:{sha256(str(message.content).encode()).hexdigest()}"
+    if key in seen:
+        return False
+    seen.add(key)
+    return True
+
+
+def tool_name(tool: Any) -> str:
+    """The name of a tool, as it is offered to a model."""
+    if not isinstance(tool, Mapping):
+        return str(getattr(tool, "name", ""))
+    function = tool.get("function")
+    return str((function if isinstance(function, Mapping) else tool).get("name") or "")
+
+
+def plain_input(inputs: Any) -> Any:
+    """The input of a graph as plain values."""
+    if isinstance(inputs, BaseMessage):
+        return message_dict(inputs)
+    if isinstance(inputs, Mapping):
+        return {str(key): plain_input(value) for key, value in inputs.items()}
+    if isinstance(inputs, list | tuple):
+        return [plain_input(item) for item in inputs]
+    return inputs if isinstance(inputs, str | int | float | bool) or inputs is None else str(type(inputs).__name__)
