@@ -26,6 +26,7 @@ EventType = Literal[
     "truncation",
     "condensation",
     "plan",
+    "vote",
     "tool_failed",
     "stop",
     "answer",
@@ -96,6 +97,7 @@ FIELDS: dict[EventType, dict[str, str]] = {
         "status": "success or error",
         "seconds": "that the call took",
         "size": "characters of the whole result",
+        "handle": "what the whole result is kept under, where the model was shown a part of it",
     },
     "approval_asked": {"id": "of the question", "value": "what a person is asked"},
     "approval_answered": {
@@ -111,9 +113,14 @@ FIELDS: dict[EventType, dict[str, str]] = {
     "truncation": {"detail": "what was dropped"},
     "condensation": {"reason": "condensed or summarized", "detail": "in words", "numbers": "sizes before and after"},
     "plan": {"plan": "the steps, each with its state"},
+    "vote": {"votes": "how a vote among samples stands"},
     "tool_failed": {"id": "of the call", "tool": "its name", "error": "its type", "text": "what it said"},
     "stop": {"reason": "why the run ended", "detail": "the same in words"},
-    "answer": {"text": "the answer", "spent": "what the run used"},
+    "answer": {
+        "text": "the answer",
+        "spent": "what the run used",
+        "structured": "the answer in the format that was asked for",
+    },
     "gap": {"lost": "events that could not be written before this one"},
     "run_ended": {
         "status": "ended, waiting (for a person), failed, cancelled",
@@ -144,6 +151,7 @@ STEPS: dict[str, EventType] = {
     "rejected": "approval_answered",
     "retry": "retry",
     "plan": "plan",
+    "vote": "vote",
     "stop": "stop",
     "answer": "answer",
 }
