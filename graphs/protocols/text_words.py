@@ -151,7 +151,7 @@ Action Input: its arguments as a JSON object
 Or, if you know the answer:
 Thought: how you know it
 Final Answer: the answer to the question""",
-    only_act="- Begin every reply with Action: or Final Answer: Write nothing before it.",
+    only_act='- Begin every reply with "Action:" or "Final Answer:" and write nothing before it.',
     write_one="Write one of them.",
 )
 
@@ -317,7 +317,7 @@ Action Input: seine Argumente als JSON-Objekt
 Oder, wenn du die Antwort weißt:
 Thought: woher du sie weißt
 Final Answer: die Antwort auf die Frage""",
-    only_act="- Beginne jede Nachricht mit Action: oder Final Answer: Schreibe nichts davor.",
+    only_act='- Beginne jede Nachricht mit "Action:" oder "Final Answer:" und schreibe nichts davor.',
     write_one="Schreibe eines davon.",
 )
 
@@ -402,7 +402,7 @@ Action Input: jego argumenty jako obiekt JSON
 Albo, jeśli znasz odpowiedź:
 Thought: skąd ją znasz
 Final Answer: odpowiedź na pytanie""",
-    only_act="- Każdą wiadomość zacznij od Action: albo Final Answer: Nie pisz niczego przed tym.",
+    only_act='- Każdą wiadomość zacznij od "Action:" albo "Final Answer:" i nie pisz niczego przed tym.',
     write_one="Napisz jedno z nich.",
 )
 
