@@ -21,6 +21,7 @@ from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import OwnLimitGraph, node, router
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of, for_child
+from taograph.graphs.loop.origin import strategy
 from taograph.graphs.loop.stage import stage
 from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.subruns import branch
@@ -38,6 +39,7 @@ _LADDER = ("direct", "react", "plan_execute", "reflexion")
 _LIMITS = Limits(steps=60)
 
 
+@strategy
 def create_router_graph(
     model: Model,
     tools: Tools = (),
@@ -123,7 +125,7 @@ def create_router_graph(
 def _graphs(agent: Agent, tools: Tools, wanted: Strategies | None, options: Options) -> dict[str, OwnLimitGraph]:
     """The strategies by name."""
     if wanted is None:
-        wanted = tuple(n for n in _LADDER if n in STRATEGIES) if agent.tools else ("direct",)
+        wanted = _LADDER if agent.tools else ("direct",)
     if isinstance(wanted, str) or not wanted:
         raise ValueError(f'strategies={wanted!r}: name one or more, as in ("direct", "react")')
     given = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted)

@@ -15,6 +15,8 @@ from taograph.tools.results import whole_text
 REJECTED = "taograph_rejected"
 """Key in ``additional_kwargs`` of the observation of a call that a person rejected."""
 _FEEDBACK = "taograph_feedback"
+# Of a user's message that something was added to: how many characters of it are the user's.
+_ASKED = "taograph_asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def feedback(text: str, kind: str) -> HumanMessage:
     return HumanMessage(text, additional_kwargs={_FEEDBACK: kind})
 
 
-def instructed(messages: Sequence[AnyMessage], text: str, kind: str) -> list[AnyMessage]:
+def instructed(messages: Sequence[AnyMessage], text: str, kind: str, *, aside: bool = False) -> list[AnyMessage]:
     """A request whose last words are an instruction of the strategy's own.
 
     It stands in the user's last message where that is the last one: not every chat template takes two in a row.
@@ -100,6 +102,7 @@ def instructed(messages: Sequence[AnyMessage], text: str, kind: str) -> list[Any
         messages: The conversation.
         text: The instruction.
         kind: What kind it is.
+        aside: Whether it is no part of the question, for the graph that is given it: the question is the user's.
     """
     last = messages[-1] if messages else None
     if not isinstance(last, HumanMessage):
@@ -108,7 +111,15 @@ def instructed(messages: Sequence[AnyMessage], text: str, kind: str) -> list[Any
         content: Any = f"{last.content}\n\n{text}"
     else:
         content = [*last.content, {"type": "text", "text": text}]
-    return [*messages[:-1], last.model_copy(update={"content": content})]
+    extra = {**last.additional_kwargs, _ASKED: len(_asked(last))} if aside else last.additional_kwargs
+    return [*messages[:-1], last.model_copy(update={"content": content, "additional_kwargs": extra})]
+
+
+def _asked(message: HumanMessage) -> str:
+    """What the user asked, without what was added to it."""
+    text = str(message.text)
+    size = message.additional_kwargs.get(_ASKED)
+    return text[:size] if isinstance(size, int) else text
 
 
 def mark(message: HumanMessage, kind: str) -> HumanMessage:
@@ -169,6 +180,6 @@ def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) 
             if last is not None and len(steps) >= last:
                 break
         elif isinstance(message, HumanMessage) and not is_feedback(message):
-            question = str(message.text)
+            question = _asked(message)
             break
     return Trajectory(question, tuple(reversed(steps)))

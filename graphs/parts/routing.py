@@ -161,12 +161,12 @@ class Router:
                 given = [*asked, *begun]
             elif left:
                 words = next((text_of(m) for m in reversed(left) if isinstance(m, AIMessage) and text_of(m)), "")
-                asked = instructed(asked, _LEFT.format(why=hops[-1]["why"], left=words[:_LEFT_CHARS]), BOUNDARY)
-                given = asked
+                told = _LEFT.format(why=hops[-1]["why"], left=words[:_LEFT_CHARS])
+                given = instructed(asked, told, BOUNDARY, aside=True)
             else:
                 given = asked
             if name == "direct":
-                given = instructed(given, routes.CONFIDENCE, "confidence")
+                given = instructed(given, routes.CONFIDENCE, "confidence", aside=True)
             ended = yield from here.run(graph, graph.limits, given, name=name, about=hops[-1]["why"])
             messages = ended["messages"]
             return {"messages": [_measurable(m) for m in messages] if name == "direct" else messages}

@@ -109,7 +109,7 @@ class Trials:
         asked, trials = split_trials(here.messages)
         if state["reflections"]:
             notes = reflecting.noted(state["reflections"], self.memory)
-            asked = instructed(asked, reflecting.MEMORY.format(lessons=notes), "reflection")
+            asked = instructed(asked, reflecting.MEMORY.format(lessons=notes), "reflection", aside=True)
         done = [message for message in trials[-1] if not reflecting.is_composed(message)]
         about = f"trial {len(state['trials']) + 1} of {self.most}"
         ended = yield from here.run(self.actor, self.limits, [*asked, *done], name="react", about=about)
