@@ -80,6 +80,11 @@ class Allowance:
         if self._above is not None:
             self._above.report(total)
 
+    def used_by(self, name: str) -> Used:
+        """What a sub-run has used up to now, and claimed."""
+        with self._lock:
+            return self._children.get(name, Used())
+
     def claim(self, name: str, what: Countable, total: int) -> int:
         """A sub-run is about to take a step, or to call tools.
 
@@ -111,6 +116,8 @@ class Allowance:
         """
         with self._lock:
             others = sum((used for one, used in self._children.items() if one != name), Used())
+        # Those beside the run that it is a part of may have used some of what that was given.
+        above = {} if self._above is None else self._above.allowance.left_for(self._above.name, 0.0)
         left: dict[str, float | None] = {}
         for what, most in self._left.items():
             if most is None:
@@ -119,7 +126,9 @@ class Allowance:
                 # What it took before it waited for a person is in its own time only.
                 left[what] = min(most, elapsed + most - (time.monotonic() - self._began))
             else:
-                left[what] = most - getattr(others, what)
+                all_told = above.get(what)
+                whole = most if all_told is None else min(most, all_told - getattr(self._used, what))
+                left[what] = whole - getattr(others, what)
         return left
 
     def narrow(self, limits: Limits, name: str, elapsed: float) -> tuple[Limits, frozenset[str]]:
@@ -183,6 +192,11 @@ class Grant:
     def narrow(self, limits: Limits, elapsed: float) -> tuple[Limits, frozenset[str]]:
         """As :meth:`Allowance.narrow`."""
         return self.allowance.narrow(limits, self.name, elapsed)
+
+    @property
+    def used(self) -> Used:
+        """What it has used up to now, and claimed."""
+        return self.allowance.used_by(self.name)
 
     def report(self, used: Used) -> None:
         """As :meth:`Allowance.report`."""

@@ -22,6 +22,7 @@ from taograph.calls import MODEL_THREADS, Call, Cancelled, Steps, TimedOut
 from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.allowance import ALLOWANCES, SHARED, Grant
 from taograph.graphs.loop.calling import bind
+from taograph.graphs.loop.carrying import keep_used, used_before
 from taograph.graphs.loop.clock import Clock
 from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.internals import invocation_of, read_channels, runtime_of
@@ -167,6 +168,8 @@ class Branch:
         allowance = ALLOWANCES.shared(session.allowance(), run, moment, within=within)
         grant = Grant(allowance, f"{task_of(session.config)}:{self._runs}")
         self._runs += 1
+        for part, used in (yield from used_before(session.config)):
+            allowance.report(part, used)
         config = grant.within(session.config)
         inputs = {"messages": given, **(extra or {})}
         try:
@@ -178,6 +181,7 @@ class Branch:
                 certain=True,  # where the run is cancelled or its time is over, it ends by itself, with what it has
             )
         except GraphBubbleUp:
+            yield from keep_used(session.config, grant.name, grant.used)
             raise
         except Exception as error:
             if getattr(error, "taograph_fatal", False):

@@ -1,0 +1,74 @@
+"""What the parts of a superstep have used, for the invocation that goes on with it.
+
+A run that waits for a person goes on in another invocation, perhaps in another process. Of the parts that wait, and of
+those beside them that have ended, nothing is in the channels yet; but what they used is gone, and must not be given to
+those that go on. So a part that waits writes it down with the checkpoint that it runs from, and of one that has ended
+the record is there among what its task wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+from langchain_core.runnables import RunnableConfig
+
+from taograph.calls import TOOL_THREADS, Call, Steps
+from taograph.graphs.loop.allowance import Used
+from taograph.graphs.loop.internals import place_of, runtime_of, saver_of
+from taograph.graphs.loop.interrupts import is_resumed, task_of
+
+# No channel of a graph; LangGraph passes over what a task that is none has written.
+_USED = "__taograph_used"
+
+
+def keep_used(config: RunnableConfig, name: str, used: Used) -> Steps[None]:
+    """Write down what a part that waits has used.
+
+    Args:
+        config: Of the node that runs it.
+        name: What it is called in its allowance.
+        used: What it has used.
+    """
+    at, saver = _checkpoint(config), saver_of(config)
+    if at is None or saver is None:
+        return
+    writes, task = [(_USED, [name, *astuple(used)])], str(uuid5(NAMESPACE_OID, f"{task_of(config)} used"))
+    yield Call(
+        lambda: saver.put_writes(at, writes, task),
+        lambda: saver.aput_writes(at, writes, task),
+        None,
+        TOOL_THREADS,
+        certain=True,
+    )
+
+
+def used_before(config: RunnableConfig) -> Steps[list[tuple[str, Used]]]:
+    """What the parts of the superstep at hand had used, by their names; none where it is not gone on with.
+
+    Args:
+        config: Of a node in it.
+    """
+    at, saver = _checkpoint(config), saver_of(config)
+    if at is None or saver is None or not is_resumed(config):
+        return []
+    found = yield Call(lambda: saver.get_tuple(at), lambda: saver.aget_tuple(at), None, TOOL_THREADS, certain=True)
+    return list(_read((found and found.pending_writes) or ()))
+
+
+def _read(writes: Any) -> Iterator[tuple[str, Used]]:
+    for task, channel, value in writes:
+        if channel == _USED:
+            yield value[0], Used(*value[1:])
+        elif channel == "children" and isinstance(value, list):
+            for number, child in enumerate(value):
+                yield f"{task}:{number}", Used.of(child["spent"], child["stop"]["step"])
+
+
+def _checkpoint(config: RunnableConfig) -> RunnableConfig | None:
+    place, info = place_of(config), runtime_of(config).execution_info
+    if place is None or info is None:
+        return None
+    return {"configurable": {"thread_id": place[0], "checkpoint_ns": place[1], "checkpoint_id": info.checkpoint_id}}
