@@ -16,11 +16,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from pii_values import OTHERS, PHONES, VALIDATED
+from pii_values import OTHERS, PHONES, VALIDATED, WIDE
 
 DATA = Path(__file__).parent / "data"
 SLOT = re.compile(r"\[\[(WIDE:)?([A-Z0-9_]+)(?::([a-z]+))?(?:\|([^\]]*))?\]\]")
-WIDE = {ord("!") + i: chr(ord("！") + i) for i in range(94)}
 
 
 def value(kind: str, language: str, random: Random) -> str:

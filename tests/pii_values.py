@@ -22,6 +22,8 @@ from stdnum.it import codicefiscale
 from stdnum.no import fodselsnummer
 from stdnum.pl import pesel
 
+WIDE = {ord("!") + i: chr(ord("！") + i) for i in range(94)}  # as in Chinese text
+
 Make = Callable[[Random], str]
 
 
@@ -51,7 +53,17 @@ def tried(random: Random, draw: Make, valid: Callable[[str], bool]) -> str:
 
 
 # prefix, length
-CARDS = [("4", 16), ("51", 16), ("2221", 16), ("34", 15), ("37", 15), ("6011", 16), ("3528", 16), ("36", 14), ("62", 16)]
+CARDS = [
+    ("4", 16),
+    ("51", 16),
+    ("2221", 16),
+    ("34", 15),
+    ("37", 15),
+    ("6011", 16),
+    ("3528", 16),
+    ("36", 14),
+    ("62", 16),
+]
 
 
 def card(random: Random) -> str:

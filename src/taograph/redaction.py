@@ -12,17 +12,17 @@ from collections.abc import Iterable
 
 _NAMED = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?$", re.IGNORECASE)
 _SHAPES = re.compile(
-    # By their prefix. A digit or a star (a key that was masked) tells a key from "sk-learn" or "hf-internal-testing".
-    r"\b(?:sk|pk|rk)-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{8,}"
-    r"|\b(?:sk|pk|rk)-[A-Za-z]{16,}"
-    r"|\bsk-(?:proj|svcacct|admin|ant|or)-[A-Za-z0-9_*-]{16,}"
-    r"|\bhf_[A-Za-z]{30,}"  # many of these have no digit
-    r"|\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9*]{8,}"
-    r"|\b(?:gsk|gh[oprsu]|github_pat|lsv2|hf|npm|r8)_(?=[A-Za-z0-9_*]{0,60}[0-9*])[A-Za-z0-9_*]{16,}"
-    r"|\b(?:xai|glpat|tvly|pplx|nvapi|xox[abeprs])-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{10,}"
-    r"|\bAKIA[0-9A-Z]{12,}"
-    r"|\bAIza[0-9A-Za-z_-]{20,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,1000}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    # By their prefix, also right after a Chinese sign (which is a letter to \b). A digit or a star (a key that was masked) tells a key from "sk-learn" or "hf-internal-testing".
+    r"(?a:\b)(?:sk|pk|rk)-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{8,}"
+    r"|(?a:\b)(?:sk|pk|rk)-[A-Za-z]{16,}"
+    r"|(?a:\b)sk-(?:proj|svcacct|admin|ant|or)-[A-Za-z0-9_*-]{16,}"
+    r"|(?a:\b)hf_[A-Za-z]{30,}"  # many of these have no digit
+    r"|(?a:\b)(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9*]{8,}"
+    r"|(?a:\b)(?:gsk|gh[oprsu]|github_pat|lsv2|hf|npm|r8)_(?=[A-Za-z0-9_*]{0,60}[0-9*])[A-Za-z0-9_*]{16,}"
+    r"|(?a:\b)(?:xai|glpat|tvly|pplx|nvapi|xox[abeprs])-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{10,}"
+    r"|(?a:\b)AKIA[0-9A-Z]{12,}"
+    r"|(?a:\b)AIza[0-9A-Za-z_-]{20,}"
+    r"|(?a:\b)eyJ[A-Za-z0-9_-]{8,1000}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,10000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
     # By their place.
     r"|(?<=://)(?!user:password@)[^/\s:@]{1,100}:[^/\s@]{1,100}(?=@)"
@@ -34,7 +34,7 @@ _SHAPES = re.compile(
 _ASSIGNED = re.compile(
     r"(?i)((?:api[-_]?key|access[-_]?key|secret[-_]?key|(?:access|auth|refresh)[-_]?token|client[-_]?secret|password)"
     r"(?:[\"']?\s{0,3}[:=]\s{0,3}[\"'](?=[^\s\"'])|=(?![\"'\s])|:\s{0,3}(?=[^\s\"',;&}]{0,200}[0-9])))"
-    r"[^\s\"',;&}]+"
+    r"([^\s\"',;&}]+)"
 )
 HIDDEN = "[secret]"
 
@@ -46,8 +46,29 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text: Any text.
         secrets: Values to take out besides, such as a key that was given in code.
     """
-    named = [value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name)]
-    # The longest first: a value that holds another would leave its rest behind.
-    for value in sorted({*named, *filter(None, secrets)}, key=len, reverse=True):
+    for value in _values(secrets):
         text = text.replace(value, HIDDEN)
     return _ASSIGNED.sub(rf"\1{HIDDEN}", _SHAPES.sub(HIDDEN, text))
+
+
+def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
+    """Where the keys stand that :func:`redact` takes out: start and end of each. They may overlap.
+
+    Args:
+        text: Any text.
+        secrets: Values to find besides.
+    """
+    found = [match.span() for match in _SHAPES.finditer(text)]
+    found += [match.span(2) for match in _ASSIGNED.finditer(text)]
+    for value in _values(secrets):
+        at = text.find(value)
+        while at >= 0:
+            found.append((at, at + len(value)))
+            at = text.find(value, at + len(value))
+    return found
+
+
+def _values(secrets: Iterable[str]) -> list[str]:
+    named = [value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name)]
+    # The longest first: a value that holds another would leave its rest behind.
+    return sorted({*named, *filter(None, secrets)}, key=len, reverse=True)

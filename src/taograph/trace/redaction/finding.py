@@ -1,0 +1,239 @@
+"""Finding personal data in a text: where, of which kind, how sure.
+
+In two steps. What is sure by its form or its checksum is found by itself. What is not, such as nine digits, counts
+where a word beside it says what it is. A token of an earlier redaction, and what was found before, ends the search for
+such a word: so a text that was redacted shows no more than it did.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from taograph import redaction
+from taograph.trace.redaction import words
+from taograph.trace.redaction.accounts import cards, ibans, wallets
+from taograph.trace.redaction.phones import phones
+from taograph.trace.redaction.rules import NUMBERS, SURE, Candidate
+from taograph.trace.redaction.shapes import addresses, dates, emails, macs
+from taograph.trace.redaction.tokens import SECRET, TOKEN
+
+NEAR_LEFT, NEAR_RIGHT, NEXT = 48, 16, 8
+_BLANK = "\x1f"  # white space to a pattern for secrets, no separator to one for numbers
+_ROUNDS = 4
+
+
+class Span(NamedTuple):
+    """A part of a text that holds personal data or a secret.
+
+    Attributes:
+        start: Its first character.
+        end: The one after its last.
+        kind: What it is, such as ``EMAIL``.
+        score: How sure that is, from 0 to 1.
+    """
+
+    start: int
+    end: int
+    kind: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked for."""
+
+    kinds: frozenset[str]
+    patterns: Mapping[str, re.Pattern[str]]
+    regions: tuple[str, ...]
+    threshold: float
+
+
+def _wide() -> dict[int, str]:
+    same = {0xFF01 + i: chr(0x21 + i) for i in range(94)}
+    for zero in (0x660, 0x6F0, 0x966):
+        same |= {zero + i: str(i) for i in range(10)}
+    same |= dict.fromkeys([0xAD, *range(0x2010, 0x2016), 0x2212, 0xFE63], "-")
+    return same | dict.fromkeys([0xA0, *range(0x2000, 0x200E), 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF], " ")
+
+
+_PLAIN = _wide()
+# Digits with letters and separators between, from the first digit to the last.
+_DIGITS = re.compile(r"\d(?:[0-9A-Za-z .\-/()+]{0,10}\d)*+")
+# Numbers that are no one's: dates, UUIDs, fractions, ids of calls and messages.
+_ORDINARY = re.compile(
+    r"(?<![0-9A-Za-z])(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+    r"|(?:19|20)\d\d[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](?:19|20)\d\d"
+    r"|(?:0|[1-9]\d{0,2})\.\d{6,}"
+    r"|(?:call|toolu|chatcmpl|run|msg|req|resp|fc)[_-][0-9A-Za-z-]+)(?![0-9A-Za-z])",
+    re.IGNORECASE,
+)
+_BLOB = re.compile(r"[A-Za-z0-9+/=]{1024,}")  # an image, a file: no sentence
+
+
+def find(text: str, wanted: Wanted, *, also: Iterable[Span] = (), context: str = "") -> list[Span]:
+    """Parts of a text that hold personal data, in order, none overlapping another.
+
+    Args:
+        text: The text.
+        wanted: What is looked for.
+        also: What was found already, of a name's kind, say.
+        context: What is said before the text, such as the key under which it stands.
+    """
+    before = f'"{context}": "' if context else ""
+    work = before + (text if text.isascii() else text.translate(_PLAIN))
+    known = [Span(*match.span(), match[1] or "", SURE) for match in TOKEN.finditer(work)]
+    tokens = [(span.start, span.end) for span in known]
+    given = [Span(start + len(before), end + len(before), *rest) for start, end, *rest in also]
+    found = _united([part for span in given for part in _outside(span, tokens)])
+    work = _blanked(work, [*known, *found])
+    for _ in range(_ROUNDS):
+        # Once more: what was found may have parted two numbers that were one row before.
+        new = [part for span in _round(work, wanted, [*known, *found]) for part in _outside(span, tokens)]
+        if not new:
+            break
+        found = _united([*found, *new])
+        work = _blanked(work, new)
+    return [
+        Span(max(0, s - len(before)), e - len(before), kind, score) for s, e, kind, score in found if e > len(before)
+    ]
+
+
+def _outside(span: Span, tokens: list[tuple[int, int]]) -> Iterator[Span]:
+    """The parts of a span that no token holds."""
+    at = span.start
+    for start, end in tokens[bisect_right(tokens, span.start, key=lambda token: token[1]) :]:
+        if start >= span.end:
+            break
+        if start > at:
+            yield span._replace(start=at, end=start)
+        at = max(at, end)
+    if at < span.end:
+        yield span._replace(start=at)
+
+
+def _united(spans: list[Span]) -> list[Span]:
+    """Overlapping spans as one, of the surest kind: no rest of a value may stay."""
+    united: list[Span] = []
+    for span in sorted(spans):
+        if united and span.start < united[-1].end:
+            last = united.pop()
+            best = max(last, span, key=lambda s: (s.kind == SECRET, s.score, s.end - s.start, s.kind))
+            span = best._replace(start=last.start, end=max(last.end, span.end))  # noqa: PLW2901
+        united.append(span)
+    return united
+
+
+def _blanked(text: str, spans: Iterable[Span]) -> str:
+    parts, at = [], 0
+    for start, end, *_ in sorted(spans):
+        if end > at:
+            parts += [text[at : max(at, start)], _BLANK * (end - max(at, start))]
+            at = end
+    return "".join([*parts, text[at:]])
+
+
+def _round(text: str, wanted: Wanted, known: list[Span]) -> list[Span]:
+    """One look at a text in which what is known is blank."""
+    found = [Span(start, end, SECRET, SURE) for start, end in redaction.find(text)]
+    blobs = [Span(*match.span(), "", 0) for match in _BLOB.finditer(text)] if len(text) >= 1024 else []
+    text = _blanked(text, blobs)
+    for name, pattern in wanted.patterns.items():
+        found += [Span(*span, name, SURE) for span in _in_lines(pattern, text)]
+    forms = {"EMAIL": emails, "IP": addresses, "MAC": macs, "WALLET": wallets}
+    for kind, form in forms.items():
+        if kind in wanted.kinds:
+            found += [Span(*c[:4]) for c in form(text) if c.score >= wanted.threshold]
+    text = _blanked(text, found)
+    sure, unsure = _numbers(text, wanted)
+    if "BIRTH_DATE" in wanted.kinds:
+        unsure += dates(text)
+    found += sure
+    text = _blanked(text, sure)
+    return found + _beside_words(text, unsure, {span.end: span.kind for span in [*known, *found]})
+
+
+def _in_lines(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    # A line at a time, as a stream has them.
+    at = 0
+    for line in text.split("\n"):
+        for match in pattern.finditer(line):
+            if match.end() > match.start():
+                yield at + match.start(), at + match.end()
+        at += len(line) + 1
+
+
+def _numbers(text: str, wanted: Wanted) -> tuple[list[Span], list[Candidate]]:
+    """What is sure, and what needs a word, of all that has digits."""
+    sure: list[Span] = []
+    unsure: list[Candidate] = []
+    for start, end in _rows(text):
+        near = words.present(text[max(0, start - NEAR_LEFT) : end + NEAR_RIGHT].lower()) | {
+            kind for kind in wanted.kinds if _BLANK in text[max(0, start - NEXT) : end]
+        }
+        candidates = list(_candidates(text, start, end, wanted, near))
+        if not candidates:
+            continue
+        ordinary = [match.span() for match in _ORDINARY.finditer(text, max(0, start - 40), end + 40)]
+        for one in candidates:
+            if any(s < one.end and e > one.start for s, e in ordinary):
+                continue
+            if one.score >= wanted.threshold:
+                sure.append(Span(*one[:4]))
+            elif one.labelled >= wanted.threshold and one.kind in near:
+                unsure.append(one)
+    return sure, unsure
+
+
+def _rows(text: str) -> Iterator[tuple[int, int]]:
+    """Where numbers stand that may be one, with some of what is around."""
+    for match in _DIGITS.finditer(text):
+        start, end = match.span()
+        if end - start < 5:
+            continue
+        start, end = max(0, start - 12), min(len(text), end + 12)
+        # Not in the midst of a word: a pattern would take the cut for the word's end.
+        least = match.end() - 64
+        while least < end < len(text) and _alnum(text[end - 1]) and _alnum(text[end]):
+            end -= 1
+        yield start, end
+
+
+def _alnum(sign: str) -> bool:
+    return sign.isascii() and sign.isalnum()
+
+
+def _candidates(text: str, start: int, end: int, wanted: Wanted, near: set[str]) -> Iterator[Candidate]:
+    kinds = wanted.kinds
+    digits = sum(map(text[start:end].count, "0123456789"))
+    for number in NUMBERS:
+        if digits >= number.least and number.kind in kinds:
+            yield from number.candidates(text, start, end, number.kind in near)
+    if "IBAN" in kinds and digits >= 8:
+        yield from ibans(text, start, end)
+    if "CARD" in kinds and digits >= 12:
+        yield from cards(text, start, end, "CARD" in near)
+    if "PHONE" in kinds and digits >= 7:
+        yield from phones(text, start, end, "PHONE" in near, wanted.regions)
+
+
+def _beside_words(text: str, candidates: list[Candidate], kinds: Mapping[int, str]) -> list[Span]:
+    """Those that a word beside says to be what they look like, or that follow one of their kind ("tel. 1 or 2")."""
+    found: list[Span] = []
+    ends = dict(kinds)
+    for one in sorted(candidates, key=lambda c: (c.start, -c.end)):
+        if (found and one.start < found[-1].end) or _BLANK in text[one.start : one.end]:
+            continue
+        least = max(0, one.start - NEAR_LEFT, found[-1].end if found else 0)
+        begin = max(least, 1 + max(text.rfind(sign, least, one.start) for sign in (_BLANK, "\n")))
+        follows = one.start - begin <= NEXT and ends.get(begin) == one.kind
+        left = text[begin : one.start].lower()
+        word, other = words.last(left, one.kind), words.last(left, words.OTHER)
+        right = re.split(f"[\n{_BLANK}]", text[one.end : one.end + NEAR_RIGHT].lower(), maxsplit=1)[0]
+        if follows or word > other or (other < 0 and words.last(right, one.kind) >= 0):
+            found.append(Span(one.start, one.end, one.kind, one.labelled))
+            ends[one.end] = one.kind
+    return found
