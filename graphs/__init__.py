@@ -21,6 +21,7 @@ class _Strategies(Mapping[str, Callable[..., Any]]):
         "self_consistency": ("taograph.graphs.self_consistency", "create_self_consistency_graph"),
         "hybrid": ("taograph.graphs.hybrid", "create_hybrid_graph"),
         "rewoo": ("taograph.graphs.rewoo", "create_rewoo_graph"),
+        "dag": ("taograph.graphs.dag", "create_dag_graph"),
         "reflexion": ("taograph.graphs.reflexion", "create_reflexion_graph"),
         "router": ("taograph.graphs.router", "create_router_graph"),
         "plan_execute": ("taograph.graphs.plan_execute", "create_plan_execute_graph"),

@@ -145,12 +145,17 @@ class PaidReply:
         known: Entry | None = yield ledger.doing(lambda: ledger.find(key))
         return known.result if known is not None and isinstance(known.result, AIMessage) else None
 
-    def keep(self, reply: AIMessage) -> Steps[None]:
-        """Write the reply down; what came before it is stored with the run."""
+    def keep(self, reply: AIMessage, *, only: bool = True) -> Steps[None]:
+        """Write the reply down.
+
+        Args:
+            reply: The reply.
+            only: Whether what came before it is stored with the run, and need not be kept any longer.
+        """
         if self._key is None or self._ledger is None:
             return
         ledger, key = self._ledger, self._key
-        yield ledger.doing(lambda: ledger.finish(key, "model", reply, keep=False, only=True))
+        yield ledger.doing(lambda: ledger.finish(key, "model", reply, keep=False, only=only))
 
 
 def left_open(

@@ -1,4 +1,4 @@
-"""The few things the loop needs that LangGraph keeps private, in one place.
+"""The few things the loop needs that LangGraph and langchain-core keep private, in one place.
 
 - ``RunnableCallable``: a node with a sync and an async form. The public way, ``RunnableLambda``, adds a traced
   run of its own to every node; a plain function would run in an executor thread under ``ainvoke``.
@@ -6,19 +6,23 @@
   ``InjectedStore``, ``ToolRuntime``); writing it again would drift from what tools expect.
 - A compiled graph made anew as a subclass, the way ``Pregel.copy`` does it, and the config that a run will have.
 - The keys under which a node finds its runtime and its state.
+- ``_StreamingCallbackHandler``: what makes a chat model stream where it is invoked and someone listens.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
+from uuid import UUID
 
-from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT
 from langchain_core.tools import BaseTool
+from langchain_core.tracers._streaming import _StreamingCallbackHandler
 from langchain_core.utils.uuid import uuid7
 from langgraph._internal._config import ensure_config
 from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_READ, CONFIG_KEY_RUNTIME
@@ -40,6 +44,43 @@ log = logging.getLogger("taograph.graphs")
 
 # LangGraph's server writes this into the metadata of its runs; it lets the runs of a thread follow one another.
 _SERVER = "langgraph_api_version"
+
+
+class Listener(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
+    """Hears a reply as it is written.
+
+    Args:
+        begin: Is called when a model begins to reply, also where it is asked once more.
+        hear: Is called with each piece of its text.
+    """
+
+    run_inline = True  # else each token of an async stream would go through a thread
+
+    def __init__(self, begin: Callable[[], None], hear: Callable[[str], None]) -> None:
+        self._begin, self._hear = begin, hear
+
+    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        """A reply begins."""
+        self._begin()
+
+    def on_llm_start(self, *args: Any, **kwargs: Any) -> None:
+        """A reply begins."""
+        self._begin()
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
+        """A piece of it; reasoning is none of its text."""
+        message = getattr(chunk, "message", None)
+        text = str(message.text) if isinstance(message, BaseMessage) else token if isinstance(token, str) else ""
+        if text:
+            self._hear(text)
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """Outputs pass as they are."""
+        return output
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Outputs pass as they are."""
+        return output
 
 
 def node(name: str, core: Callable[[Any, RunnableConfig], Steps[Any]], child: Any = None) -> Runnable[Any, Any]:

@@ -21,7 +21,7 @@ from taograph.cancel import current_cancellation
 from taograph.graphs.loop.agent import Agent, Bound, check_prices
 from taograph.graphs.loop.allowance import LEAST, Allowance, Grant, Used, grant_of
 from taograph.graphs.loop.calling import model_call
-from taograph.graphs.loop.clock import Clock, active_seconds, new_clock
+from taograph.graphs.loop.clock import ELAPSED, Clock, active_seconds, new_clock
 from taograph.graphs.loop.context import kept_in, limits_in, read_context, with_context
 from taograph.graphs.loop.effects import PaidReply
 from taograph.graphs.loop.events import Spent
@@ -29,6 +29,7 @@ from taograph.graphs.loop.fitting import Fitter, check_window
 from taograph.graphs.loop.internals import runtime_of
 from taograph.graphs.loop.interrupts import task_of
 from taograph.graphs.loop.limits import Limits
+from taograph.graphs.loop.origin import setup_of
 from taograph.graphs.loop.speaking import Spoken
 from taograph.graphs.loop.state import NOTHING, Bookkeeping, State
 from taograph.graphs.loop.telling import Teller
@@ -166,10 +167,16 @@ class Session:
             return self.prompt
         return f"{self.prompt}\n\n{prompts.ONLY_ACT}" if self.prompt else prompts.ONLY_ACT
 
+    def setup(self) -> dict[str, Any]:
+        """What the run is made of, for its record."""
+        window = self.run["limits"].get("window")
+        return setup_of(self.agent, self.bound, prompt=self.prompt, window=window)
+
     @property
     def seconds(self) -> float:
         """Active time of the run, up to now."""
-        return self.elapsed_before + time.monotonic() - self._began
+        told = ELAPSED.get()
+        return told(self) if told is not None else self.elapsed_before + time.monotonic() - self._began
 
     @property
     def spent(self) -> Spent:
@@ -291,7 +298,8 @@ class Session:
             if quiet:
                 config = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
             reply = yield from self._retried(model, request, config, reserve, watch)
-            yield from paid.keep(reply)
+            # Who watches may have acted on the reply before it was complete: what came of that is not stored yet.
+            yield from paid.keep(reply, only=watch is None)
         self._count(model, request, reply, price)
         return reply
 

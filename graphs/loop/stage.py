@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Overwrite
+from langgraph.types import Command, Overwrite
 
 from taograph.calls import Steps
 from taograph.cancel import current_cancellation
@@ -71,7 +71,7 @@ def stage(
         fresh: What the strategy's own channels hold when a run begins, also where it ends at once.
     """
 
-    def core(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
+    def core(state: Any, config: RunnableConfig) -> Steps[Any]:
         here = Stage(agent, state, config, *(yield from opened(agent, state, config)))
         if here.is_over:
             return {}
@@ -86,7 +86,8 @@ def stage(
             update["stop"] = here.stop("step_limit", here.recursion_detail())
         if fresh and here.is_new:
             update = {**fresh, **update}
-        return (yield from here.close(update.pop("stop", None), update.pop("answer", None), update))
+        written = yield from here.close(update.pop("stop", None), update.pop("answer", None), update)
+        return [written, *here.commands] if here.commands else written
 
     return core
 
@@ -123,6 +124,7 @@ class Stage(Asker):
         room: Supersteps that are left after this one.
         goes_on: Whether a run that a limit ended goes on here, with a higher one.
         children: The sub-runs of the run that ended since the stage before this one.
+        commands: What tools that were called here ask of the graph, beside what the node writes.
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class Stage(Asker):
         begun = None if self.goes_on else new_turn(state, history)
         self.session = Session.open(agent, state, config, bound, new_turn=begun)
         self.children = self._counted()
+        self.commands: list[Command[Any]] = []
         if self.goes_on:
             self.session.run["done"] = False
             closing = closing_of(history)
@@ -223,6 +226,7 @@ class Stage(Asker):
                 "approve: a run that waits for a person has to be stored, and there is no checkpointer. Give one "
                 "(checkpointer=, see taograph.checkpoints.open) and a thread_id; the model was not asked"
             )
+        session.teller.set_up(session.setup)
         session.teller.tell(
             "run_started",
             question=self.question,
