@@ -12,11 +12,13 @@ from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import Unpack
 
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, context_of
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.react import loop_of
 from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 
+@a_strategy
 def create_act_only_graph(
     model: Model, tools: Tools = (), **options: Unpack[Options]
 ) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -25,6 +25,7 @@ from taograph.graphs.loop.finishing import closing_of, finish
 from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of, for_child
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
 from taograph.graphs.loop.state import Input, StrategyOutput, StrategyState
 from taograph.graphs.loop.stopping import Stop
@@ -73,6 +74,7 @@ class HybridOutput(StrategyOutput):
     votes: Votes | None
 
 
+@a_strategy
 def create_hybrid_graph(
     model: Model,
     tools: Tools = (),
@@ -118,6 +120,9 @@ def create_hybrid_graph(
     alone = for_child(options, limits=shared, examples=(), approve=())
     vote = create_self_consistency_graph(model, samples=samples, temperature=temperature, quorum=needed, **alone)
 
+    decide = _decide(first, needed)
+    fresh = {"tried": Overwrite([]), "votes": None, "branch": first}
+
     def route(state: HybridState) -> Literal["finish", "__end__"] | list[Send]:
         if state.get("stop") is not None:
             return "__end__" if state["run"]["done"] else "finish"
@@ -125,7 +130,7 @@ def create_hybrid_graph(
 
     builder = (
         StateGraph(HybridState, context_schema=context_of(options), input_schema=Input, output_schema=HybridOutput)
-        .add_node("decide", node("decide", stage(agent, _decide(first, needed), after=2, checked=False)))
+        .add_node("decide", node("decide", stage(agent, decide, after=2, checked=False, fresh=fresh)))
         .add_node("react", node("react", _part(agent, loop, of_loop, "react"), loop), input_schema=Begin)
         .add_node("samples", node("samples", _part(agent, vote, shared, "self_consistency"), vote), input_schema=Begin)
         .add_node("finish", node("finish", finish(agent)))
@@ -144,7 +149,7 @@ def _decide(first: Which, needed: int) -> Callable[[Stage, HybridState], Steps[d
     def decide(here: Stage, state: HybridState) -> Steps[dict[str, Any]]:
         if here.is_new:
             here.begin()
-            return {"tried": Overwrite([]), "votes": None, "branch": first, "next": Begin(which=first, whole=False)}
+            return {"next": Begin(which=first, whole=False)}
         tried = state["tried"]
         last = tried[-1]
         if here.goes_on:

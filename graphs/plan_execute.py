@@ -21,6 +21,7 @@ from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, read_channels, router
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of, for_child
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
 from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.subruns import Branch, branch
@@ -38,6 +39,7 @@ _STEP_LIMITS = Limits(steps=8)
 _ROUND = 2
 
 
+@a_strategy
 def create_plan_execute_graph(
     model: Model,
     tools: Tools = (),

@@ -22,6 +22,7 @@ from taograph.graphs.loop.context import Context
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router, with_own_limit
 from taograph.graphs.loop.limits import Limits
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.reasoning import reason
 from taograph.graphs.loop.repair import open_calls
 from taograph.graphs.loop.speaking import Protocol
@@ -30,6 +31,7 @@ from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 
+@a_strategy
 def create_react_graph(
     model: str | BaseChatModel | BaseLLM | None,
     tools: Sequence[BaseTool | Callable[..., Any]] | None = (),

@@ -21,6 +21,7 @@ from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of, for_child
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import stage
 from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.subruns import branch
@@ -38,6 +39,7 @@ __all__ = ["Evaluator", "Oracle", "Verdict", "create_reflexion_graph", "exact_ma
 Evaluator = Callable[..., Any] | BaseChatModel | str | None
 
 
+@a_strategy
 def create_reflexion_graph(
     model: Model,
     tools: Tools = (),

@@ -19,6 +19,7 @@ from taograph.graphs.loop.agent import check_prices
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
 from taograph.graphs.loop.state import ActInput, Input, Output, State
 from taograph.graphs.loop.subruns import Branch, branch
@@ -52,6 +53,7 @@ class RewooState(State):
     plan: Plan
 
 
+@a_strategy
 def create_rewoo_graph(
     model: Model,
     tools: Tools = (),

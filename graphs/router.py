@@ -21,7 +21,7 @@ from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import OwnLimitGraph, node, router
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of, for_child
-from taograph.graphs.loop.origin import strategy
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import stage
 from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.subruns import branch
@@ -39,7 +39,7 @@ _LADDER = ("direct", "react", "plan_execute", "reflexion")
 _LIMITS = Limits(steps=60)
 
 
-@strategy
+@a_strategy
 def create_router_graph(
     model: Model,
     tools: Tools = (),

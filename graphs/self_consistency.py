@@ -24,6 +24,7 @@ from taograph.graphs.loop.asking import Ended
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Body, Stage, stage
 from taograph.graphs.loop.state import Input, Output, State
 from taograph.graphs.loop.subruns import Branch, branch
@@ -31,6 +32,7 @@ from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.parts.chain_of_thought import THINK, as_answer
 from taograph.graphs.parts.voting import Sample, Standing, Votes, affordable, next_wave, read_sample
 from taograph.graphs.protocols import prompts
+from taograph.served import served
 
 _AT_ONCE = 64
 
@@ -57,6 +59,7 @@ class VotingOutput(Output):
     votes: Votes
 
 
+@a_strategy
 def create_self_consistency_graph(
     model: Model,
     tools: Tools = (),
@@ -214,4 +217,4 @@ def _sample(temperature: float) -> Callable[[Branch, Draw], Steps[dict[str, Any]
     return sample
 
 
-graph = create_self_consistency_graph(None)
+graph = served(create_self_consistency_graph(None))

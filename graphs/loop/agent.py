@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool
 from taograph.graphs.loop.approving import Approvals, Approve, read_approve
 from taograph.graphs.loop.internals import Injector
 from taograph.graphs.loop.limits import Limits
+from taograph.graphs.loop.origin import Origin, origin
 from taograph.graphs.loop.repair import is_sound
 from taograph.graphs.loop.speaking import Protocol, Spoken, declared, in_text, speaks_text
 from taograph.graphs.loop.structure import Structure, read_structure
@@ -35,6 +36,7 @@ class Agent:
 
     Attributes:
         thoughts: Whether the model is to think in words before it acts, and its thoughts are kept.
+        origin: The factory that it is of, for the record of a run.
     """
 
     model: BaseChatModel | None
@@ -49,6 +51,7 @@ class Agent:
     verify: Callable[..., Any] | BaseChatModel | None
     name: str
     thoughts: bool = True
+    origin: Origin | None = None
     _bound: dict[tuple[int, Spoken], Bound] = field(default_factory=dict, repr=False)
     _refusing: dict[int, tuple[BaseChatModel, str]] = field(default_factory=dict, repr=False)
 
@@ -216,6 +219,7 @@ def make_agent(
         verify=safe_across_loops(resolve(verify)) if isinstance(verify, str | BaseChatModel) else verify,
         name=name,
         thoughts=thoughts,
+        origin=origin(),
     )
     if agent.model is not None:
         check_prices(agent, agent.bound(None), limits)

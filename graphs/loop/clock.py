@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
 
 from typing_extensions import TypedDict
+
+ELAPSED: ContextVar[Callable[[Any], float] | None] = ContextVar("taograph_elapsed", default=None)
+"""What tells the active seconds of a session where no clock is to: a replay takes no time, whatever its run took."""
 
 
 class Clock(TypedDict):

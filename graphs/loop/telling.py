@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -52,6 +53,13 @@ class Teller:
         self._write({"taograph": event})
         for listener in self._listeners:
             listener.on_step_event(event, self._node)
+
+    def set_up(self, setup: Callable[[], Mapping[str, Any]]) -> None:
+        """Say what the run is made of to those who record it; before its beginning is told."""
+        listeners = [listener for listener in self._listeners if hasattr(listener, "on_setup")]
+        made = setup() if listeners else {}
+        for listener in listeners:
+            listener.on_setup(made, self._node)
 
     def _tell_place(self) -> None:
         for listener in self._listeners:

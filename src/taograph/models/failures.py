@@ -121,6 +121,19 @@ def refusal_text(error: BaseException) -> str | None:
     return str(error) or "The model refused."
 
 
+def kinds_of(error: BaseException) -> list[str]:
+    """What a failure means to the loop, as names: what a record has to tell of it to be replayed."""
+    tests = {
+        "malformed": is_malformed,
+        "overflow": is_overflow,
+        "refuses_tools": refuses_tools,
+        "refusal": lambda error: refusal_text(error) is not None,
+        "temperature": refuses_temperature,
+        "retryable": is_retryable,
+    }
+    return [name for name, holds in tests.items() if holds(error)]
+
+
 def words_of(error: BaseException) -> str:
     """What an error says, with what OpenAI's client leaves out of it: the ``detail`` of a server made with FastAPI."""
     said, body = str(error), getattr(error, "body", None)

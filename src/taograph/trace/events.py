@@ -45,6 +45,7 @@ class Content(TypedDict, total=False):
         run: The run: the same in every call that goes on with it, as after an approval.
         step: The turn, from 1; 0 before the first.
         path: Names of the nodes down to the graph that it happened in; empty for the outermost.
+        task: The nodes that it happened in, from the outermost graph down; ``sample[2]`` is the third that was sent.
         at: Seconds since the trace began, by a clock that is never set.
     """
 
@@ -53,6 +54,7 @@ class Content(TypedDict, total=False):
     run: str
     step: int
     path: list[str]
+    task: list[str]
     at: float
 
 
@@ -67,6 +69,9 @@ FIELDS: dict[EventType, dict[str, str]] = {
         "limits": "what the run may use, where the graph tells it",
         "tools": "names of the tools, where the graph tells them",
         "resumes": "whether the call goes on with a run that was stored",
+        "given": "the input, but for the answers that a run goes on with",
+        "resume": "those answers",
+        "setup": "what the graph is made of, where it tells it: strategy, prompt, tools and their schemas",
     },
     "model_asked": {
         "call": "id of the call of the model",
@@ -87,7 +92,14 @@ FIELDS: dict[EventType, dict[str, str]] = {
         "cost": "US dollars; 0.0 where the price is not known",
         "seconds": "until the reply was complete",
     },
-    "model_failed": {"call": "as in model_asked", "error": "its type", "text": "what it said", "seconds": "until then"},
+    "model_failed": {
+        "call": "as in model_asked",
+        "kinds": "what the failure means: malformed, overflow, refuses_tools, refusal, temperature, retryable",
+        "code": "the HTTP status, where there is one",
+        "error": "its type",
+        "text": "what it said",
+        "seconds": "until then",
+    },
     "thought": {"text": "the thought"},
     "action": {"id": "of the call", "tool": "its name", "args": "the arguments"},
     "observation": {

@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import UUID
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
+from langgraph.types import Command
 
 from taograph.models.prices import Price
 from taograph.trace.messages import message_dict
@@ -62,6 +63,7 @@ class Place:
     run: str = ""
     began: float = 0.0
     about: Mapping[str, Any] = field(default_factory=dict)
+    task: tuple[str, ...] = ()
 
 
 def user_of(metadata: Mapping[str, Any]) -> str | None:
@@ -118,6 +120,34 @@ def tool_name(tool: Any) -> str:
         return str(getattr(tool, "name", ""))
     function = tool.get("function")
     return str((function if isinstance(function, Mapping) else tool).get("name") or "")
+
+
+def task_in(parent: tuple[str, ...], metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """The nodes that a run of LangChain's is in, from the outermost graph down: ``sample[2]`` is the third of those
+    that were sent. Unlike LangGraph's ids they are the same when the graph runs once more.
+    """
+    ns, name = metadata.get("langgraph_checkpoint_ns"), metadata.get("langgraph_node")
+    if not ns or not name:
+        return parent
+    path = tuple(metadata.get("langgraph_path") or ())
+    own = f"{name}[{path[1]}]" if path and "push" in str(path[0]) else str(name)
+    return (*parent[: str(ns).count("|")], own)
+
+
+def given_in(inputs: Any) -> dict[str, Any]:
+    """What a call of a graph was given: its input, or the answers that it goes on with."""
+    if isinstance(inputs, Command):
+        return {"resume": plain_input(inputs.resume)}
+    if not isinstance(inputs, Mapping):
+        return {} if inputs is None else {"given": plain_input(inputs)}
+    made = dict(inputs)
+    try:
+        messages = made.get("messages")
+        if messages is not None:
+            made["messages"] = convert_to_messages(messages if isinstance(messages, list | tuple) else [messages])
+    except (ValueError, NotImplementedError):  # the graph will say what is wrong with it
+        pass
+    return {"given": plain_input(made)}
 
 
 def plain_input(inputs: Any) -> Any:

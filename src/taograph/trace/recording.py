@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 from langgraph.errors import GraphBubbleUp
 
+from taograph.models.failures import kinds_of, status_of
 from taograph.models.prices import Price, price_by_name
 from taograph.trace import untold
 from taograph.trace.chain import Draft
@@ -23,10 +24,12 @@ from taograph.trace.messages import RequestHasher, message_dict, text_size
 from taograph.trace.places import (
     Place,
     Trace,
+    given_in,
     is_new,
     model_of,
     now,
     plain_input,
+    task_in,
     tool_name,
     usage_of,
     user_of,
@@ -75,9 +78,10 @@ class Recorder(GraphCallbackHandler):
             trace = self._open(run_id, metadata, kwargs.get("name") or "", inputs)
             self._places[run_id] = Place(trace, None, ())
             return
+        task = task_in(parent.task, metadata)
         ns = metadata.get("langgraph_checkpoint_ns")
         path = tuple(part.partition(":")[0] for part in str(ns).split("|")[:-1]) if ns else parent.path
-        self._places[run_id] = Place(parent.trace, parent_run_id, path, parent.step, parent.run)
+        self._places[run_id] = Place(parent.trace, parent_run_id, path, parent.step, parent.run, task=task)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """It ended."""
@@ -133,6 +137,12 @@ class Recorder(GraphCallbackHandler):
         self._places[parent_run_id] = replace(place, run=run, step=step)
         if not place.path:
             place.trace.run = run
+
+    def on_setup(self, setup: Mapping[str, Any], parent_run_id: UUID | None) -> None:
+        """What a run is made of; of sub-runs it follows from that."""
+        place = self._places.get(parent_run_id) if parent_run_id else None
+        if place is not None and place.trace.start is not None and not place.path:
+            place.trace.start["setup"] = plain_input(setup)
 
     def on_step_event(self, event: Mapping[str, Any], parent_run_id: UUID | None) -> None:
         """An event of the loop's own vocabulary."""
@@ -195,7 +205,7 @@ class Recorder(GraphCallbackHandler):
         if within not in self._ours:
             step = trace.steps[within] = trace.steps.get(within, 0) + 1
         about = {"call": str(run_id), "model": model}
-        place = Place(trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about)
+        place = Place(trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about, parent.task)
         self._places[run_id] = place
         new = [m for m in request if isinstance(m, SystemMessage | HumanMessage)]
         told = [message_dict(m) for m in new if is_new(trace.seen, m)]
@@ -241,7 +251,8 @@ class Recorder(GraphCallbackHandler):
         self._count(place.trace, model_calls=1)
         seconds = round(time.monotonic() - place.began, 6)
         failure = {"error": type(error).__name__, "text": str(error)}
-        self._write(place, "model_failed", {"call": place.about["call"], **failure, "seconds": seconds})
+        about = {"call": place.about["call"], "kinds": kinds_of(error), "code": status_of(error)}
+        self._write(place, "model_failed", {**about, **failure, "seconds": seconds})
         if place.parent is None:
             self._close(place.trace, "failed", **failure)
 
@@ -264,7 +275,7 @@ class Recorder(GraphCallbackHandler):
         about = {"id": kwargs.get("tool_call_id"), "tool": (serialized or {}).get("name") or kwargs.get("name") or ""}
         step = parent.step or max(parent.trace.steps.values(), default=0)
         self._places[run_id] = Place(
-            parent.trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about
+            parent.trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about, parent.task
         )
         self._count(parent.trace, tool_calls=1)
 
@@ -316,6 +327,7 @@ class Recorder(GraphCallbackHandler):
             "version": versions(),
             "input": sha256(repr(self.settings.redact(plain_input(inputs))).encode()).hexdigest(),
             "resumes": False,
+            **given_in(inputs),
         }
         return Trace(str(run_id), None if thread is None else str(thread), user_of(metadata), "", start)
 
@@ -346,7 +358,7 @@ class Recorder(GraphCallbackHandler):
             trace=trace.id,
             type=kind,
             time=now(),
-            content={**told, "path": list(place.path), "at": at},
+            content={**told, "path": list(place.path), "task": list(place.task), "at": at},
             thread=trace.thread,
             user=trace.user,
             run=place.run or trace.run or trace.id,

@@ -23,6 +23,7 @@ _OPEN = frozenset((
     "id", "call", "model", "messages", "chars", "request", "tools", "tool", "status", "seconds", "size",
     "input_tokens", "output_tokens", "cached_tokens", "cost", "limits", "version", "graph", "protocol", "resumes",
     "input", "error", "decision", "reason", "lost", "model_calls", "tool_calls", "numbers", "path", "spent", "type",
+    "task", "kinds", "code",
 ))
 # fmt: on
 
