@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import Unpack
 
 from taograph.calls import Steps
+from taograph.graphs.loop.asking import Ended
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
 from taograph.graphs.loop.state import Input, Output, State
 from taograph.graphs.loop.trajectory import feedback, instructed
@@ -31,6 +34,7 @@ from taograph.graphs.parts.chain_of_thought import (
 from taograph.served import served
 
 
+@a_strategy
 def create_direct_graph(
     model: Model, tools: Tools = (), *, plan_and_solve: PlanAndSolve = False, **options: Unpack[Options]
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -52,16 +56,29 @@ def create_direct_graph(
     if plan_and_solve not in (True, False, "plus"):
         raise ValueError(f'plan_and_solve={plan_and_solve!r}: give True, False or "plus"')
     agent = agent_of(model, (), options, name="direct")
+    plan = PLAN_PLUS if plan_and_solve == "plus" else PLAN
+
+    def solve(here: Stage) -> Steps[tuple[AIMessage, str, str]]:
+        talk, last = here.conversation, here.conversation[-1]
+        if here.goes_on and isinstance(last, AIMessage):  # the work is done, and the answer was not read off it
+            work, talk = last, talk[:-1]
+            here.session.removed.append(last.id or "")
+            talk = instructed(talk, plan, "plan_and_solve")
+        else:
+            talk = instructed(talk, plan, "plan_and_solve")
+            work = yield from here.ask_text(talk)
+        try:
+            reply = yield from here.ask_text([*talk, work, feedback(CONCLUDE, "plan_and_solve")])
+        except Ended:
+            here.session.messages.append(work)
+            raise
+        return reply, "\n".join(thought_and_answer(work)).strip(), thought_and_answer(reply)[1]
 
     def think(here: Stage, state: State) -> Steps[dict[str, Any]]:
         while True:
             talk = here.conversation
             if plan_and_solve:
-                plan = PLAN_PLUS if plan_and_solve == "plus" else PLAN
-                talk = instructed(talk, plan, "plan_and_solve")
-                work = yield from here.ask_text(talk)
-                reply = yield from here.ask_text([*talk, work, feedback(CONCLUDE, "plan_and_solve")])
-                thought, answer = "\n".join(thought_and_answer(work)).strip(), thought_and_answer(reply)[1]
+                reply, thought, answer = yield from solve(here)
             else:
                 reply = yield from here.ask_text(instructed(talk, THINK, "think"))
                 thought, answer = thought_and_answer(reply)
