@@ -214,14 +214,14 @@ def machine(versions: dict[str, str]) -> str:
     )
 
 
-def write(section: str, text: str) -> None:
-    """Puts a text between its two markers on the page."""
-    page = PAGE.read_text(encoding="utf-8")
+def write(section: str, text: str, path: Path = PAGE) -> None:
+    """Puts a text between its two markers on a page."""
+    page = path.read_text(encoding="utf-8")
     begin, end = f"<!-- {section}: begin -->\n", f"<!-- {section}: end -->"
     if begin not in page or end not in page:
-        raise SystemExit(f"{PAGE.name} has no markers for {section}")
+        raise SystemExit(f"{path.name} has no markers for {section}")
     before, rest = page.split(begin, 1)
-    PAGE.write_text(before + begin + "\n" + text.strip() + "\n\n" + end + rest.split(end, 1)[1], encoding="utf-8")
+    path.write_text(before + begin + "\n" + text.strip() + "\n\n" + end + rest.split(end, 1)[1], encoding="utf-8")
 
 
 def arguments() -> argparse.Namespace:
