@@ -69,7 +69,11 @@ def create_dag_graph(
         if here.goes_on and before["round"]:
             return {"plan": once_more(here, before, here.history)}
         first = max((task["id"] for task in before["tasks"]), default=0) + 1
-        request = instructed(here.conversation, tasks_request(agent.tools, first=first), "plan")
+        request = instructed(
+            here.conversation,
+            tasks_request(agent.tools, first=first, text=here.session.bound.protocol == "text"),
+            "plan",
+        )
         made = yield from fetched(here, request, before, parameters)
         made.write()
         # A plan that did not come to its end is none to go on with, where the run goes on.
@@ -82,8 +86,9 @@ def create_dag_graph(
         return {}
 
     def join(here: Stage, state: DagState) -> Steps[dict[str, Any]]:
+        text = here.session.bound.protocol == "text"
         tasks, may_replan = state["plan"]["tasks"], state["plan"]["round"] <= replans
-        request = join_request(here.question, tasks, results_of(tasks, here.history), may_replan=may_replan)
+        request = join_request(here.question, tasks, results_of(tasks, here.history), may_replan=may_replan, text=text)
 
         def read(reply: AIMessage) -> tuple[AIMessage, Joined]:
             return reply, read_join(text_of(reply), may_replan=may_replan)

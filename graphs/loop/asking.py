@@ -16,7 +16,7 @@ from taograph.graphs.loop.stopping import Stop, StopReason
 from taograph.graphs.loop.structure import Structure
 from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.native import read_reply, text_of
+from taograph.graphs.protocols.native import read_reply, text_of, without_protocol
 from taograph.models.failures import refusal_text
 
 T = TypeVar("T")
@@ -75,13 +75,19 @@ class Asker:
         return (yield from self._step(self.session.ask_to_fit(model or self.session.bound.model, request, **options)))
 
     def ask_text(
-        self, request: Sequence[AnyMessage], *, model: Runnable[Any, Any] | None = None, **options: Any
+        self,
+        request: Sequence[AnyMessage],
+        *,
+        model: Runnable[Any, Any] | None = None,
+        own_form: bool = False,
+        **options: Any,
     ) -> Steps[AIMessage]:
         """Ask the model for words; a reply without any, or cut off, is asked for again, ``limits.malformed`` times.
 
         Args:
             request: As :meth:`ask`.
             model: As :meth:`ask`.
+            own_form: Whether the reply is in a form of the strategy's own, which the text protocol takes for a step.
             **options: As :meth:`Session.ask`.
 
         Raises:
@@ -89,7 +95,8 @@ class Asker:
         """
         talk, left = list(request), self.session.limits.malformed
         while True:
-            reply = read_reply((yield from self.ask(talk, model=model, **options)), ())
+            said = yield from self.ask(talk, model=model, **options)
+            reply = read_reply(without_protocol(said) if own_form else said, ())
             if reply.kind == "final":
                 return reply.message
             if reply.kind == "refusal":
@@ -99,8 +106,8 @@ class Asker:
                 raise Ended(self.stop(reason, f"{what}, {self.session.limits.malformed - left + 1} times in a row"))
             left -= 1
             self.session.teller.tell("retry", reason=reason, detail=what)
-            said = [AIMessage(reply.text)] if reply.text else []
-            talk = [*request, *said, feedback(told, reason)]
+            before = [AIMessage(reply.text)] if reply.text else []
+            talk = [*request, *before, feedback(told, reason)]
 
     def ask_read(self, request: Sequence[AnyMessage], read: Callable[[AIMessage], T], *, again: str) -> Steps[T]:
         """Ask the model for words that can be read; what cannot is asked for again, ``limits.malformed`` times.
@@ -115,7 +122,7 @@ class Asker:
         """
         talk, left = list(request), self.session.limits.malformed
         while True:
-            reply = yield from self.ask_text(talk)
+            reply = yield from self.ask_text(talk, own_form=True)
             try:
                 return read(reply)
             except ValueError as wrong:

@@ -19,9 +19,7 @@ from taograph.tools.results import READ_RESULT
 
 _PLAN = (
     "Do not answer the question above yet. Make a plan of the tool calls that are needed to answer it: as few as will "
-    "do, and such that as many as possible can run at the same time. Write one call a line, and nothing else but a "
-    "line of thought before it where there is one to be had:\n"
-    "Thought: why\n"
+    "do, and such that as many as possible can run at the same time. Write one call a line, {thought}:\n"
     '1. tool("argument", name="other argument")\n'
     '2. tool("uses $1")\n'
     "3. join()\n"
@@ -29,6 +27,9 @@ _PLAN = (
     "write $ for anything else (an amount of money is 10 USD). The last line is always join(), which looks at the "
     "results; where no call is needed, it is the only one.\n\nTools:\n{tools}"
 )
+# In the text protocol, what stands behind such a label is no text of the reply, and does not come as it is written.
+_WITH_THOUGHTS = 'and nothing else but a line of thought before it where it helps ("Thought: why")'
+_WITHOUT = "and nothing else, no thoughts either"
 _PLAN_ON = (
     "\n\nThe calls above were made by the plan before this one, and their results stand there. Plan only what is still "
     "missing, and make no call again. Number on from {first}; $ with a number of the plan before stands for its result."
@@ -44,27 +45,30 @@ _JOIN = (
 )
 _EITHER = (
     "Decide whether the results answer it. Reply in this form and in no other:\n"
-    "Thought: what the results say, and what is missing\n"
-    "Action: Finish(the answer alone) or Replan(what is still to be found out, and how)\n"
+    "{thought}what the results say, and what is missing\n"
+    "{action}Finish(the answer alone) or Replan(what is still to be found out, and how)\n"
     "Replan only where other calls could find what is missing."
 )
 _ONLY = (
     "Answer it as well as the results allow, and say what is missing. Reply in this form and in no other:\n"
-    "Thought: what the results say, and what is missing\n"
-    "Action: Finish(the answer alone)"
+    "{thought}what the results say, and what is missing\n"
+    "{action}Finish(the answer alone)"
 )
-JOIN_AGAIN = "This cannot be read: {problem}\n" + _ONLY
+# The text protocol has labels of its own, and would take these for a step.
+_PAPER, _PLAIN = {"thought": "Thought: ", "action": "Action: "}, {"thought": "Because ", "action": ""}
+JOIN_AGAIN = "This cannot be read: {problem} Reply once more, and end with Finish(the answer alone)."
 
 _DECISION = re.compile(r"^\W*(?:Action\W{0,3}[:：])\W*(?P<what>Finish|Replan)\b[ \t]*(?P<open>[(\[:]?)", re.I | re.M)
 _BARE_DECISION = re.compile(r"^\W*(?P<what>Finish|Replan)[ \t]*(?P<open>[(\[])", re.IGNORECASE | re.MULTILINE)
 
 
-def tasks_request(tools: Iterable[BaseTool], *, first: int) -> str:
+def tasks_request(tools: Iterable[BaseTool], *, first: int, text: bool) -> str:
     """The instruction to plan.
 
     Args:
         tools: The tools.
         first: The number of the first task: 1, or more where there was a plan before.
+        text: Whether the model is asked in the text protocol.
     """
     listed = []
     for tool in tools:
@@ -75,11 +79,12 @@ def tasks_request(tools: Iterable[BaseTool], *, first: int) -> str:
         names = ", ".join(offered.parameters.get("properties") or {})
         described = f"{tool.name}({names}): {as_data(offered.description)}"
         listed.append("\n".join([described, *(f"  {line}" for line in lines)]))
-    said = _PLAN.format(tools="\n".join(listed) or "(none)")
+    thought = _WITHOUT if text else _WITH_THOUGHTS
+    said = _PLAN.format(tools="\n".join(listed) or "(none)", thought=thought)
     return said + _PLAN_ON.format(first=first) if first > 1 else said
 
 
-def join_request(question: str, tasks: Sequence[Planned], results: Results, *, may_replan: bool) -> str:
+def join_request(question: str, tasks: Sequence[Planned], results: Results, *, may_replan: bool, text: bool) -> str:
     """The instruction to answer, or to plan again.
 
     Args:
@@ -87,6 +92,7 @@ def join_request(question: str, tasks: Sequence[Planned], results: Results, *, m
         tasks: The tasks.
         results: What came of them, by the ids of their calls.
         may_replan: Whether another plan is allowed.
+        text: Whether the model is asked in the text protocol.
     """
     lines = []
     for task in tasks:
@@ -96,9 +102,8 @@ def join_request(question: str, tasks: Sequence[Planned], results: Results, *, m
             why = found.text.removeprefix(NO_EVIDENCE).lstrip(": ")
             said = f"{NO_EVIDENCE}: {as_data(short(why))}"
         lines.append(f"{task['id']}. {task['tool'] or 'unreadable'}: {said}")
-    return _JOIN.format(
-        plan="\n".join(lines) or "(no call was needed)", question=question, choice=_EITHER if may_replan else _ONLY
-    )
+    choice = (_EITHER if may_replan else _ONLY).format(**(_PLAIN if text else _PAPER))
+    return _JOIN.format(plan="\n".join(lines) or "(no call was needed)", question=question, choice=choice)
 
 
 @dataclass(frozen=True, slots=True)

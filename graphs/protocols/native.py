@@ -124,6 +124,16 @@ def _read_text(message: AIMessage, text: str, tools: Collection[str], taken: Col
     return Reply("cut" if cut else "final" if text else "empty", message, text, refused, repairs)
 
 
+def without_protocol(message: AIMessage) -> AIMessage:
+    """A reply as it was written, whatever the text protocol made of it: it was asked for in another form."""
+    meta = message.response_metadata
+    if meta.get("protocol") != "text":
+        return message
+    ours = ("protocol", "truncated", CORRECTED)
+    kept = {key: value for key, value in meta.items() if key not in ours and not key.startswith("error")}
+    return message.model_copy(update={"content": meta.get(CORRECTED) or message.content, "response_metadata": kept})
+
+
 def text_of(message: AIMessage) -> str:
     """The text of a reply without its reasoning."""
     return _thinking_and_text(message)[1].strip()
