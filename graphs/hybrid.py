@@ -7,16 +7,15 @@ half of the votes, what the model knows does not settle it, and the loop is run.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Overwrite, Send
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
 from taograph.calls import Steps
 from taograph.graphs.loop.agent import Agent
@@ -27,51 +26,26 @@ from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of, for_child
 from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
-from taograph.graphs.loop.state import Input, StrategyOutput, StrategyState
+from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.stopping import Stop
 from taograph.graphs.loop.subruns import Branch, branch
 from taograph.graphs.loop.trajectory import user_turn
-from taograph.graphs.parts.switching import FOLLOWING, Tried, answers, is_followed, other
+from taograph.graphs.parts.switching import (
+    FOLLOWING,
+    Begin,
+    HybridOutput,
+    HybridState,
+    Tried,
+    Which,
+    answers,
+    is_followed,
+    other,
+)
 from taograph.graphs.parts.voting import Votes
 from taograph.graphs.react import create_react_graph
 from taograph.graphs.self_consistency import check_sampling, create_self_consistency_graph
 from taograph.served import served
 from taograph.tools.catalog import default_tools
-
-Which = Literal["react", "samples"]
-
-
-class Begin(TypedDict):
-    """What a branch is sent.
-
-    Attributes:
-        which: The branch.
-        whole: Whether it is given what was done already: a run that a limit ended goes on.
-    """
-
-    which: Which
-    whole: bool
-
-
-class HybridState(StrategyState):
-    """The channels: besides a strategy's, what was tried, what is next, and the result of the vote."""
-
-    tried: Annotated[list[Tried], operator.add]
-    next: Begin
-    branch: Which
-    votes: Votes | None
-
-
-class HybridOutput(StrategyOutput):
-    """What the graph gives.
-
-    Attributes:
-        branch: The branch that answered; where the run was stopped, the one that was run last.
-        votes: The result of the vote, where there was one.
-    """
-
-    branch: Which
-    votes: Votes | None
 
 
 @a_strategy
@@ -100,7 +74,7 @@ def create_hybrid_graph(
         **options: As :func:`taograph.create_react_graph`. Without ``limits`` a run has ``react_steps`` steps and 8.
 
     Returns:
-        A compiled graph: ``{"messages": […]}`` in, :class:`HybridOutput` out.
+        A compiled graph: ``{"messages": […]}`` in, :class:`~taograph.graphs.parts.switching.HybridOutput` out.
 
     Raises:
         ValueError: A part cannot be used; the message names it and says the fix.

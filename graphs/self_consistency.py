@@ -8,55 +8,42 @@ answers, and a tie goes to the answer that was seen first.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from contextlib import suppress
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Overwrite, Send
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
-from taograph.calls import Steps
+from taograph.calls import Cancelled, Steps, TimedOut
 from taograph.graphs.loop.asking import Ended
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
 from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Body, Stage, stage
-from taograph.graphs.loop.state import Input, Output, State
+from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.subruns import Branch, branch
 from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.parts.chain_of_thought import THINK, as_answer
-from taograph.graphs.parts.voting import Sample, Standing, Votes, affordable, next_wave, read_sample
+from taograph.graphs.parts.voting import (
+    Draw,
+    Sample,
+    Standing,
+    VotingOutput,
+    VotingState,
+    affordable,
+    next_wave,
+    read_sample,
+)
 from taograph.graphs.protocols import prompts
 from taograph.served import served
 
 _AT_ONCE = 64
-
-
-class Draw(TypedDict):
-    """What one ``sample`` task is sent; the fields are those of :class:`Sample`."""
-
-    number: int
-    ballot: int
-    plain: bool
-
-
-class VotingState(State):
-    """The channels: besides the loop's, the samples, the vote, and what is drawn next."""
-
-    samples: Annotated[list[Sample], operator.add]
-    votes: Votes
-    wave: list[Draw]
-
-
-class VotingOutput(Output):
-    """What the graph gives; ``votes`` has the share of the answer and what else was answered."""
-
-    votes: Votes
 
 
 @a_strategy
@@ -86,7 +73,7 @@ def create_self_consistency_graph(
         **options: As :func:`taograph.create_react_graph`.
 
     Returns:
-        A compiled graph: ``{"messages": […]}`` in, :class:`VotingOutput` out.
+        A compiled graph: ``{"messages": […]}`` in, :class:`~taograph.graphs.parts.voting.VotingOutput` out.
 
     Raises:
         ValueError: A part cannot be used; the message names it and says the fix.
@@ -166,7 +153,8 @@ def _vote(samples: int, quorum: int) -> Body:
             here.session.messages += [why, _said(leader)]
             return {**own, "stop": end.stop, "answer": leader["answer"]}
         # Here, and not in every sample: an earlier part of the conversation may have to be summarized.
-        yield from here.session.fitter.request(here.session.bound.model, here.conversation)
+        with suppress(Cancelled, TimedOut):  # the samples will meet it, too
+            yield from here.session.fitter.request(here.session.bound.model, here.conversation)
         plain = any(one["plain"] for one in drawn)
         last = max((one["number"] for one in drawn), default=0)
         numbers = range(last + 1, last + 1 + size)

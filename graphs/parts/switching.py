@@ -6,12 +6,15 @@ the majority has fewer than half of the votes.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from typing_extensions import TypedDict
 
+from taograph.graphs.loop.state import StrategyOutput, StrategyState
 from taograph.graphs.loop.stopping import Stop, StopReason
+from taograph.graphs.parts.voting import Votes
 
 FOLLOWING = {
     "samples": "The work with tools ended without an answer ({why}). Independent tries vote on the question.",
@@ -26,6 +29,9 @@ _DONE: frozenset[StopReason] = frozenset(
 )
 
 
+Which = Literal["react", "samples"]
+
+
 class Tried(TypedDict):
     """What a branch gave.
 
@@ -36,10 +42,43 @@ class Tried(TypedDict):
         votes: Votes for the answer, where there was a vote.
     """
 
-    branch: Literal["react", "samples"]
+    branch: Which
     answer: str
     stop: Stop
     votes: int
+
+
+class Begin(TypedDict):
+    """What a branch is sent.
+
+    Attributes:
+        which: The branch.
+        whole: Whether it is given what was done already: a run that a limit ended goes on.
+    """
+
+    which: Which
+    whole: bool
+
+
+class HybridState(StrategyState):
+    """The channels: besides a strategy's, what was tried, what is next, and the result of the vote."""
+
+    tried: Annotated[list[Tried], operator.add]
+    next: Begin
+    branch: Which
+    votes: Votes | None
+
+
+class HybridOutput(StrategyOutput):
+    """What the graph gives.
+
+    Attributes:
+        branch: The branch that answered; where the run was stopped, the one that was run last.
+        votes: The result of the vote, where there was one.
+    """
+
+    branch: Which
+    votes: Votes | None
 
 
 def answers(tried: Sequence[Tried], needed: int) -> bool:
@@ -60,6 +99,6 @@ def is_followed(tried: Sequence[Tried]) -> bool:
     return len(tried) == 1 and tried[0]["stop"]["reason"] in _DONE
 
 
-def other(branch: Literal["react", "samples"]) -> Literal["react", "samples"]:
+def other(branch: Which) -> Which:
     """The other branch."""
     return "samples" if branch == "react" else "react"

@@ -7,13 +7,16 @@ asked for next is always the smallest number of samples that could settle it.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
+from taograph.graphs.loop.state import Output, State
 from taograph.graphs.loop.stopping import StopReason
 from taograph.graphs.parts.answers import answer_key
 from taograph.graphs.parts.chain_of_thought import thought_and_answer
@@ -78,6 +81,28 @@ class Votes(TypedDict):
     drawn: int
     failed: int
     samples: int
+
+
+class Draw(TypedDict):
+    """What one ``sample`` task is sent; the fields are those of :class:`Sample`."""
+
+    number: int
+    ballot: int
+    plain: bool
+
+
+class VotingState(State):
+    """The channels: besides the loop's, the samples, the vote, and what is drawn next."""
+
+    samples: Annotated[list[Sample], operator.add]
+    votes: Votes
+    wave: list[Draw]
+
+
+class VotingOutput(Output):
+    """What the graph gives; ``votes`` has the share of the answer and what else was answered."""
+
+    votes: Votes
 
 
 @dataclass(frozen=True, slots=True)
