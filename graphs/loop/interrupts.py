@@ -27,6 +27,7 @@ from langgraph._internal._constants import (
     INTERRUPT,
     NULL_TASK_ID,
     RESUME,
+    TASKS,
 )
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.errors import GraphInterrupt, _mark_invalid_resume
@@ -159,7 +160,17 @@ def unsure_places(config: RunnableConfig) -> dict[str, str]:
     configurable = config.get("configurable") or {}
     if configurable.get(CONFIG_KEY_DURABILITY) == "sync":
         return {}
-    return dict(configurable.get(CONFIG_KEY_CHECKPOINT_MAP) or {})
+    return begun_from(config)
+
+
+def begun_from(config: RunnableConfig) -> dict[str, str]:
+    """Ids, by namespace, of the checkpoints that a node runs from, in its graph and in those around it."""
+    return dict((config.get("configurable") or {}).get(CONFIG_KEY_CHECKPOINT_MAP) or {})
+
+
+def sent_from(found: CheckpointTuple) -> int:
+    """How many tasks were sent to run from a checkpoint."""
+    return len(found.checkpoint["channel_values"].get(TASKS) or ())
 
 
 def has_plain_answer(config: RunnableConfig) -> bool:

@@ -90,6 +90,7 @@ class Branch:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        session.beside = True  # the replies of the others are not stored with the run yet
         self.fault: tuple[StopReason, str] | None = None
         self.is_plain = False
         self._began, self._seconds = time.time(), 0.0
