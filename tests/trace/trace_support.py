@@ -108,7 +108,7 @@ class Raw:
         if self.kind == "jsonl":
             return b"".join(path.read_bytes() for path in sorted(self.path.iterdir()))
         if self.kind == "sqlite":
-            return b"".join(path.read_bytes() for path in self.path.parent.glob(f"{self.path.name}*"))
+            return b"".join(p.read_bytes() for p in self.path.parent.glob(f"{self.path.name}*") if p.is_file())
         return json.dumps(self.load()).encode()
 
     def content(self, row: Row) -> Any:

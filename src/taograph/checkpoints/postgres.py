@@ -17,6 +17,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 from taograph.checkpoints.encryption import encrypts, is_plain_text, make_serializer, seal, unseal
 from taograph.checkpoints.saver import Checkpoints, Execute, Table
 from taograph.postgres_urls import cause, check_url, hide
+from taograph.trace.stores.sql import ALONE
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -52,6 +53,7 @@ class PostgresCheckpoints(Checkpoints, PostgresSaver):
     }
     size: ClassVar = "pg_column_size"
     binary: ClassVar = "BYTEA"
+    alone: ClassVar = ALONE
 
     def __init__(self, pool: ConnectionPool[Connection[DictRow]], serde: SerializerProtocol) -> None:
         super().__init__(pool, serde=serde)

@@ -90,17 +90,22 @@ def threads(saver: BaseCheckpointSaver[Any]) -> list[Thread]:
 
 
 def delete(saver: BaseCheckpointSaver[Any], thread: str) -> bool:
-    """Delete a thread, and what is kept along with it.
+    """Delete a thread, and what is kept along with it: its traces, too (:mod:`taograph.trace.retention`).
 
     Returns:
         Whether there was one.
 
     Raises:
         ThreadBusyError: A run has it; nothing was deleted.
+        OSError: The store of traces that ``TAOGRAPH_TRACE`` names can't be used; nothing was deleted.
     """
+    from taograph.trace.retention import along
+
     ours = _ours(saver)
-    with _alone(ours, thread), ours.transaction() as execute:
-        there_was = delete_rows(ours, execute, thread)
+    with along() as erase_trace, _alone(ours, thread):
+        with ours.transaction() as execute:
+            there_was = delete_rows(ours, execute, thread)
+        erase_trace(thread)
     if there_was:
         ours.give_back()
     return there_was
@@ -124,25 +129,28 @@ def prune(
     Raises:
         ValueError: The time has no zone, or is negative.
     """
+    from taograph.trace.retention import along
     from taograph.writers import ThreadBusyError
 
     ours = _ours(saver)
     before = _moment(older_than, now)
     deleted, shortened, busy, freed = [], [], [], 0
-    for thread in threads(ours):
-        if thread.updated >= before:
-            continue
-        try:
-            with _alone(ours, thread.id):
-                if keep_latest:
-                    if shorten(ours, thread.id):
-                        shortened.append(thread.id)
-                        freed += thread.size - _sizes(ours, thread.id).get(thread.id, 0)
-                elif _delete_unused(ours, thread, before):
-                    deleted.append(thread.id)
-                    freed += thread.size
-        except ThreadBusyError:
-            busy.append(thread.id)
+    with along() as erase_trace:
+        for thread in threads(ours):
+            if thread.updated >= before:
+                continue
+            try:
+                with _alone(ours, thread.id):
+                    if keep_latest:
+                        if shorten(ours, thread.id):
+                            shortened.append(thread.id)
+                            freed += thread.size - _sizes(ours, thread.id).get(thread.id, 0)
+                    elif _delete_unused(ours, thread, before):
+                        deleted.append(thread.id)
+                        freed += thread.size
+                        erase_trace(thread.id)
+            except ThreadBusyError:
+                busy.append(thread.id)
     if deleted or shortened:
         ours.give_back()
     return Pruned(tuple(deleted), tuple(shortened), freed, tuple(busy))
@@ -173,11 +181,17 @@ async def aprune(
 
 
 def delete_rows(saver: Checkpoints, execute: Execute, thread: str) -> bool:
-    """Delete all rows of a thread; returns whether there was one."""
+    """Delete all rows of a thread, and erase its traces in the same database; returns whether there was one."""
+    from taograph.trace.retention import erase_beside
+    from taograph.trace.stores.sql import TRACES
+
     there_was = bool(execute("SELECT 1 FROM checkpoints WHERE thread_id = ? LIMIT 1", thread))
     along = {*saver.own_tables(execute), *(name for name in _ALONG if saver.has_table(execute, name))}
     for name in [*saver.tables, *sorted(along)]:
         execute(f'DELETE FROM "{name}" WHERE thread_id = ?', thread)  # noqa: S608 - names of tables that there are
+    if saver.has_table(execute, TRACES):
+        execute(saver.alone)
+        erase_beside(execute, thread)
     return there_was
 
 

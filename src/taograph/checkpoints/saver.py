@@ -60,6 +60,7 @@ class Checkpoints(BaseCheckpointSaver[str]):
         tables: Where rows of threads are; ``checkpoints`` is one of them.
         size: The function that tells the size of a column in bytes.
         binary: The type of a column of bytes.
+        alone: A statement that keeps writers of traces out of the database until the transaction ends.
         workers: The threads.
         made: Tables of ours that are known to be there, the same in every copy of the saver.
     """
@@ -67,6 +68,7 @@ class Checkpoints(BaseCheckpointSaver[str]):
     tables: ClassVar[Mapping[str, Table]]
     size: ClassVar[str]
     binary: ClassVar[str]
+    alone: ClassVar[str]
     workers: Executor
     made: set[str]
 
@@ -166,9 +168,12 @@ class Checkpoints(BaseCheckpointSaver[str]):
     def delete_thread(self, thread_id: str) -> None:
         """Delete all there is of a thread, in one transaction."""
         from taograph.checkpoints.retention import delete_rows
+        from taograph.trace.retention import along
 
-        with self.transaction() as execute:
-            delete_rows(self, execute, str(thread_id))
+        with along() as erase_trace:
+            with self.transaction() as execute:
+                delete_rows(self, execute, str(thread_id))
+            erase_trace(str(thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete threads, or all of them but their last state.

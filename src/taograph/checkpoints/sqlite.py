@@ -42,6 +42,7 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
     }
     size: ClassVar = "LENGTH"
     binary: ClassVar = "BLOB"
+    alone: ClassVar = "SELECT 1"  # the transaction itself does
 
     def __init__(self, connection: sqlite3.Connection, serde: SerializerProtocol) -> None:
         super().__init__(connection, serde=serde)

@@ -17,15 +17,12 @@ from psycopg_pool import ConnectionPool
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from taograph.postgres_urls import cause, check_url, hide
-from taograph.trace.stores.sql import EVENTS, LOG, SCHEMA, TRACES, Execute, SqlStore
+from taograph.trace.stores.sql import ALONE, EVENTS, LOG, SCHEMA, TRACES, Execute, SqlStore
 
 if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
 log = logging.getLogger("taograph.trace")
-
-ALONE = "SELECT pg_advisory_xact_lock(hashtext('taograph_trace_log'))"
-"""What keeps other writers out, until the transaction ends. Readers do not ask for it."""
 
 _CONNECTIONS = 4
 _CONNECT_SECONDS = 10

@@ -15,6 +15,9 @@ from taograph.trace.stores.batch import Mark, Tail, chained, content_of, seal, t
 
 EVENTS, TRACES, LOG = "taograph_trace_events", "taograph_traces", "taograph_trace_log"
 
+ALONE = "SELECT pg_advisory_xact_lock(hashtext('taograph_trace_log'))"
+"""What keeps other writers out of PostgreSQL, until the transaction ends. Readers do not ask for it."""
+
 # `open` says whether the end of a trace is recorded; content, thread and user are NULL where they were erased.
 SCHEMA = (
     f"""CREATE TABLE IF NOT EXISTS {TRACES} (
