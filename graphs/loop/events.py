@@ -157,7 +157,11 @@ class BudgetEvent(Header):
 
 
 class PlanEvent(Header):
-    """A plan was made or changed, by strategies that plan."""
+    """A plan was made, or something became of its steps, by strategies that plan.
+
+    Each part has at least an ``id``, what it is (``task`` or ``tool``) and a ``status``. Those that changed may come
+    alone, and each takes the place of the one with its id.
+    """
 
     type: Literal["plan"]
     plan: list[dict[str, Any]]

@@ -337,5 +337,5 @@ def plan_lines(plan: list[dict[str, Any]]) -> list[str]:
     for number, part in enumerate(plan, 1):
         text = next((str(part[key]) for key in ("task", "step", "text", "description") if part.get(key)), "")
         status = f"[{part['status']}] " if part.get("status") else ""
-        lines.append(f"{number}. " + one_line(status + (text or json.dumps(part, default=str)), 300))
+        lines.append(one_line(f"{part.get('id', number)}. {status}{text or json.dumps(part, default=str)}", 303))
     return lines
