@@ -261,6 +261,17 @@ def test_limits_and_budgets_in_words() -> None:
     assert cost_line(spent, priced=False).endswith("price unknown · 4.2 s")
 
 
+def test_votes_are_one_line() -> None:
+    table = [{"answer": "[b]Paris\n", "count": 6}, *({"answer": str(n), "count": 1} for n in range(5))]
+    votes = {"table": table, "drawn": 12, "failed": 1, "samples": 21}
+    for shown in (plain([told("vote", votes=votes)]), terminal([told("vote", votes=votes)])):
+        assert "6 for [b]Paris, 1 for 0, 1 for 1, 1 for 2, 2 other answers, of 12 samples (1 failed); 21 at most" in (
+            " ".join(shown.split())
+        )
+    empty = {"table": [], "drawn": 3, "failed": 3, "samples": 21}
+    assert "Votes: none, of 3 samples (3 failed); 21 at most" in plain([told("vote", votes=empty)])
+
+
 def test_renderers_share_the_vocabulary() -> None:
-    for kind in ("plan", "child", "approval", "thought_delta"):
+    for kind in ("plan", "vote", "child", "approval", "thought_delta"):
         assert callable(getattr(Renderer, kind))

@@ -32,6 +32,7 @@ _TYPES = frozenset(
         "rejected",
         "budget",
         "plan",
+        "vote",
         "child",
         "stop",
         "answer",
@@ -40,6 +41,8 @@ _TYPES = frozenset(
 # How much of an observation a person is shown at once; -v shows all of it.
 OBSERVATION_CHARS = 700
 OBSERVATION_LINES = 10
+# How many answers of a vote are shown.
+_ANSWERS = 4
 
 
 class Renderer:
@@ -119,6 +122,9 @@ class Renderer:
 
     def plan(self, event: Any) -> None:
         """A plan was made or changed."""
+
+    def vote(self, event: Any) -> None:
+        """How a vote among samples stands."""
 
     def child(self, event: Any) -> None:
         """An event of a nested graph."""
@@ -246,6 +252,10 @@ class PlainRenderer(Renderer):
         """The plan, a numbered line for each part."""
         self._say("Plan", "\n".join(plan_lines(event["plan"])))
 
+    def vote(self, event: Any) -> None:
+        """The answers with their votes, on one line."""
+        self._say("Votes", vote_text(event["votes"]))
+
     def child(self, event: Any) -> None:
         """The nested event, with the path before it."""
         inner, outer, stop = event["event"], self._path, self._stop
@@ -329,6 +339,15 @@ def retry_text(event: Any) -> str:
     reason = one_line(event["reason"].replace("_", " "), 80)
     detail = one_line(redact(event["detail"]), 300)
     return f"{reason}: {detail}" if detail else reason
+
+
+def vote_text(votes: dict[str, Any]) -> str:
+    """The answers with the most votes, and how many samples there were."""
+    answers = [f"{row['count']} for {one_line(str(row['answer']), 60)}" for row in votes["table"]]
+    more = f", {len(answers) - _ANSWERS} other answers" if len(answers) > _ANSWERS else ""
+    failed = f" ({votes['failed']} failed)" if votes["failed"] else ""
+    said = ", ".join(answers[:_ANSWERS]) or "none"
+    return f"{said}{more}, of {votes['drawn']} samples{failed}; {votes['samples']} at most"
 
 
 def plan_lines(plan: list[dict[str, Any]]) -> list[str]:

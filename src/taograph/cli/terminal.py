@@ -20,6 +20,7 @@ from taograph.cli.render import (
     plan_lines,
     rejected_text,
     retry_text,
+    vote_text,
 )
 from taograph.cli.text import clean, one_line, shorten
 from taograph.cli.words import call_line, cost_line, limits_line, seconds, stop_line
@@ -176,6 +177,11 @@ class TerminalRenderer(PlainRenderer):
         """The plan."""
         self._settle()
         self._say("Plan", "\n".join(plan_lines(event["plan"])), label_style="bold magenta")
+
+    def vote(self, event: Any) -> None:
+        """The answers with their votes."""
+        self._settle()
+        self._say("Votes", vote_text(event["votes"]), label_style="bold magenta")
 
     def stop(self, event: Any) -> None:
         """The reason is kept for the line under the answer."""
