@@ -6,6 +6,7 @@ answer read off them (Wang et al., arXiv 2305.04091).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
@@ -29,6 +30,7 @@ from taograph.graphs.parts.chain_of_thought import (
     THINK,
     PlanAndSolve,
     as_answer,
+    is_lone_thought,
     thought_and_answer,
 )
 from taograph.served import served
@@ -80,8 +82,13 @@ def create_direct_graph(
             if plan_and_solve:
                 reply, thought, answer = yield from solve(here)
             else:
-                reply = yield from here.ask_text(instructed(talk, THINK, "think"))
+                talk = instructed(talk, THINK, "think")
+                reply = yield from here.ask_text(talk)
                 thought, answer = thought_and_answer(reply)
+                if is_lone_thought(reply) and here.has_turn():
+                    with suppress(Ended):  # then what it said is the answer
+                        read = yield from here.ask_text([*talk, reply, feedback(CONCLUDE, "think")])
+                        reply, thought, answer = read, answer, thought_and_answer(read)[1]
             said = as_answer(reply, thought, answer)
             here.session.messages.append(said)
             here.tell_thought(said)

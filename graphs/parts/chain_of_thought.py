@@ -15,10 +15,13 @@ from taograph.graphs.protocols.native import reasoning_of, text_of
 
 PlanAndSolve = bool | Literal["plus"]
 
+# The example is for small models, which copy a form that is only described.
 THINK = (
-    "Think about the question above step by step before you answer it. Reply in this form and in no other:\n"
-    "Thought: your reasoning, one step after the other\n"
-    "Final Answer: the answer alone, without the reasoning"
+    "Think about the question above step by step before you answer it. Reply with your reasoning after Thought: and "
+    "the answer alone after Final Answer:\n\n"
+    'For example, of "How many eggs are left of 3 boxes of 4, when 2 break?":\n'
+    "Thought: 3 boxes of 4 eggs are 12 eggs. 2 of them break, so 10 are left.\n"
+    "Final Answer: 10"
 )
 PLAN = (
     "Work on the question above in this order. First make sure that you understand what is asked, and write down a "
@@ -32,8 +35,8 @@ PLAN_PLUS = (
     "and show what each step gives."
 )
 CONCLUDE = (
-    "Read the answer to the question off the work above. Reply in this form and in no other:\n"
-    "Final Answer: the answer alone, without the reasoning"
+    "Read the answer to the question off the work above. Reply with the answer alone after Final Answer:, such as\n"
+    "Final Answer: 10"
 )
 
 
@@ -44,10 +47,18 @@ def thought_and_answer(message: AIMessage) -> tuple[str, str]:
     """
     text = text_of(message)
     step = parse_step(text)
+    if step.error == "missing_action" and step.thought:
+        text = step.thought.strip()
     answer = (step.answer or "").strip() if step.kind == "final" else ""
     written = (step.thought or "").strip() if answer else ""
     parts = [part for part in (reasoning_of(message), written) if part]
     return "\n".join(parts), answer or text
+
+
+def is_lone_thought(message: AIMessage) -> bool:
+    """Whether a reply is labelled as a thought, and there is no answer behind it."""
+    step = parse_step(text_of(message))
+    return step.error == "missing_action" and bool(step.thought)
 
 
 def as_answer(message: AIMessage, thought: str, answer: str) -> AIMessage:

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from taograph.graphs.loop.state import Output, State
 from taograph.graphs.loop.stopping import StopReason
 from taograph.graphs.parts.answers import answer_key
-from taograph.graphs.parts.chain_of_thought import thought_and_answer
+from taograph.graphs.parts.chain_of_thought import is_lone_thought, thought_and_answer
 from taograph.graphs.protocols.native import read_reply
 
 _FAULTS: dict[str, tuple[StopReason, str]] = {
@@ -177,6 +177,8 @@ def read_sample(
         fault = _FAULTS.get(read.kind, _FAULTS["malformed"]) if read.kind != "final" else None
         if fault is None:
             thought, answer = thought_and_answer(read.message)
+            if is_lone_thought(read.message):
+                fault = ("malformed_output", "a thought without an answer")
     reason, detail = fault or (None, "")
     return Sample(
         number=number, ballot=ballot, answer=answer, thought=thought, fault=reason, detail=detail, plain=plain

@@ -36,6 +36,16 @@ def direct(replies: list[Any], *, usage: tuple[int, int] | None = None, **option
 
 
 @both_ways
+def test_a_thought_alone_is_no_answer(way: Way) -> None:
+    model, graph = direct(["Thought: 3 times 4 is 12.", "Final Answer: 12"])
+    result = run(way, graph, question(ASKED))
+    assert_ended(result, "final", model)
+    assert texts(model.requests[1].messages)[-1] == CONCLUDE
+    assert (result["answer"], result["spent"]["model_calls"]) == ("12", 2)
+    assert result["messages"][-1].additional_kwargs["reasoning_content"] == "3 times 4 is 12."
+
+
+@both_ways
 def test_one_call_thinks_and_answers(way: Way) -> None:
     model, graph = direct([SAID])
     result = run(way, graph, question(ASKED))
@@ -72,7 +82,7 @@ def test_plan_and_solve_takes_two_calls(way: Way, variant: Any, plan: str) -> No
         (AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "12"}]), "Hm.", "12"),
         (AIMessage("First 3.\nThen 4.\nFinal Answer: 12"), "First 3.\nThen 4.", "12"),
         (AIMessage("思考：3 乘 4。\n最终答案：12"), "3 乘 4。", "12"),
-        (AIMessage("Thought: I have no answer."), "", "Thought: I have no answer."),
+        (AIMessage("Thought: I have no answer."), "", "I have no answer."),
     ],
 )
 def test_thought_and_answer_are_told_apart(reply: AIMessage, thought: str, answer: str) -> None:
