@@ -19,6 +19,10 @@ from taograph.cli.resume import resume
 from taograph.cli.run import run
 from taograph.cli.showing import threads_show
 from taograph.cli.threads import threads_delete, threads_fork, threads_list, threads_prune
+from taograph.cli.trace import trace_export, trace_list, trace_show
+from taograph.cli.trace_compare import trace_diff, trace_stats
+from taograph.cli.trace_keep import trace_erase, trace_purge, trace_verify
+from taograph.cli.trace_store import VARIABLE as TRACE
 
 # The options for help and completion that Typer adds to a group import pydantic for any command at all.
 app = typer.Typer(
@@ -31,6 +35,7 @@ app = typer.Typer(
 model = typer.Typer(add_help_option=False, rich_markup_mode=None)
 tools = typer.Typer(add_help_option=False, rich_markup_mode=None)
 threads = typer.Typer(add_help_option=False, rich_markup_mode=None)
+trace = typer.Typer(add_help_option=False, rich_markup_mode=None)
 _Help = Annotated[bool, typer.Option("--help", "-h", help="Show this message and exit.")]
 
 app.command(short_help="Ask a question and watch the answer being found.")(run)
@@ -42,6 +47,15 @@ threads.command("resume", short_help="Go on with one: the same as `tao resume`."
 threads.command("fork", short_help="Copy one, as it was at an earlier step.")(threads_fork)
 threads.command("prune", short_help="Delete those that were not used for long.")(threads_prune)
 threads.command("delete", short_help="Delete some.")(threads_delete)
+app.add_typer(trace, name="trace", short_help="List, show, compare, verify and delete what was recorded of runs.")
+trace.command("list", short_help="List the runs.")(trace_list)
+trace.command("show", short_help="Show what a run thought, did and saw.")(trace_show)
+trace.command("diff", short_help="Lay two runs beside each other.")(trace_diff)
+trace.command("stats", short_help="Figures over many runs.")(trace_stats)
+trace.command("verify", short_help="Find out whether the record was changed.")(trace_verify)
+trace.command("purge", short_help="Delete the traces whose date has come.")(trace_purge)
+trace.command("erase", short_help="Erase what was recorded of a run, a thread or a user.")(trace_erase)
+trace.command("export", short_help="Write runs as JSON lines or as a report.")(trace_export)
 app.add_typer(tools, name="tools", short_help="List the tools, or begin one of your own.")
 tools.command("new", short_help="Write the beginnings of a tool and its test.")(new_tool)
 app.command(short_help="List the strategies.")(graphs)
@@ -95,6 +109,29 @@ def _threads(context: typer.Context, help_: _Help = False) -> None:
         typer.echo(context.get_help())
     elif context.invoked_subcommand is None:
         threads_list(checkpoints=os.environ.get(kept.VARIABLE) or None)
+    else:
+        return
+    raise typer.Exit
+
+
+@trace.callback(invoke_without_command=True)
+def _trace(context: typer.Context, help_: _Help = False) -> None:
+    """List, show, compare, verify and delete what was recorded of runs.
+
+    `tao run` and `tao resume` record what they do: in a file of your own, unless --trace or TAOGRAPH_TRACE says where
+    else, or "none". RUN is how the id of a run begins, or "last".
+
+    \b
+    tao trace                                lists the runs
+    tao trace show                           the last one, step by step
+    tao trace diff 70823d0e last
+    tao trace stats --since 7d
+    tao trace verify
+    """
+    if help_:
+        typer.echo(context.get_help())
+    elif context.invoked_subcommand is None:
+        trace_list(trace=os.environ.get(TRACE) or None)
     else:
         return
     raise typer.Exit

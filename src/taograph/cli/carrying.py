@@ -9,6 +9,7 @@ from taograph.cli.ask import Unanswered
 from taograph.cli.conversation import Conversation, Drained
 from taograph.cli.endings import Place, exit_code, say_drained, say_how_to_go_on, say_what_waits
 from taograph.cli.signals import Interrupts
+from taograph.cli.trace_recording import Recording
 
 if TYPE_CHECKING:
     from taograph.cli.making import Made
@@ -23,6 +24,7 @@ def carry(
     *,
     context: Any = None,
     if_busy: str = "reject",
+    recording: Recording = Recording(),  # noqa: B008 - a value
 ) -> int:
     """Carry a run out, and say how it ended where that is not its answer.
 
@@ -33,6 +35,7 @@ def carry(
         talk: Says what is run; returns the stop reason.
         context: What is set for this run only.
         if_busy: What to do where another run has the thread.
+        recording: What is told of the run to the trace.
 
     Returns:
         The exit status.
@@ -45,7 +48,8 @@ def carry(
     if if_busy != "reject":
         config["configurable"]["multitask_strategy"] = if_busy
     cancel = Cancellation()
-    with Interrupts(cancel, renderer, drains=place.kept) as interrupts:
+    with recording.handlers() as handlers, Interrupts(cancel, renderer, drains=place.kept) as interrupts:
+        config["callbacks"] = handlers
         conversation = Conversation(
             made.graph,
             config,

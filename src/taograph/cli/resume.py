@@ -34,6 +34,7 @@ from taograph.cli.options import (
 from taograph.cli.reading import Reader
 from taograph.cli.settings import Settings
 from taograph.cli.standing import RAISES, Standing
+from taograph.cli.trace_recording import Option, Recording
 from taograph.cli.words import STOPPED
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def resume(  # noqa: PLR0917 - Typer calls it by keyword
     docs: Annotated[Path | None, typer.Option("--docs", metavar="FOLDER", help="Another folder of documents.")] = None,
     mcp: Annotated[Path | None, typer.Option("--mcp", metavar="FILE", help="Another file of MCP servers.")] = None,
     checkpoints: kept.Url = None,
+    trace: Option = None,
     json: Json = False,
     yes: Yes = False,
     plain: Plain = False,
@@ -122,7 +124,8 @@ def resume(  # noqa: PLR0917 - Typer calls it by keyword
     renderer = renderer_for(json=json, plain=plain, verbose=verbose)
     with kept.opened(checkpoints, must_exist=True) as saver:
         place = Place(kept.thread_named(saver, thread), checkpoints)
-        return go_on(saver, place, renderer, given=given, other=other, raised=raised, yes=yes)
+        recording = Recording(trace, verbose)
+        return go_on(saver, place, renderer, given=given, other=other, raised=raised, yes=yes, recording=recording)
 
 
 def go_on(
@@ -134,6 +137,7 @@ def go_on(
     other: Settings,
     raised: Mapping[str, Any],
     yes: bool,
+    recording: Recording,
 ) -> int:
     """Go on with a thread.
 
@@ -145,6 +149,7 @@ def go_on(
         other: What is to be used instead of what the thread remembers.
         raised: Limits that are to be raised.
         yes: Fetch the local model without asking.
+        recording: What was said of the trace.
 
     Returns:
         The exit status.
@@ -202,7 +207,7 @@ def go_on(
 
     # What was raised is so for this run only.
     made = replace(made, settings=replace(made.settings, limits=settings.limits))
-    return carry(made, place, renderer, talk, context=Context(**raised))
+    return carry(made, place, renderer, talk, context=Context(**raised), recording=recording)
 
 
 def _answers(given: Given, standing: Standing, place: Place) -> dict[str, Any]:

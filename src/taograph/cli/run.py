@@ -35,6 +35,7 @@ from taograph.cli.options import (
 from taograph.cli.reading import Reader
 from taograph.cli.resume import go_on
 from taograph.cli.settings import Settings
+from taograph.cli.trace_recording import Option, Recording
 from taograph.cli.waiting import Waiting, in_words, listing
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def run(  # noqa: PLR0917 - Typer calls it by keyword
     ] = None,
     checkpoints: kept.Url = None,
     if_busy: IfBusy = "reject",
+    trace: Option = None,
     json: Json = False,
     yes: Yes = False,
     plain: Plain = False,
@@ -134,8 +136,9 @@ def run(  # noqa: PLR0917 - Typer calls it by keyword
     """Ask a question; thoughts, actions and observations are shown as they happen.
 
     A run is kept where --thread names it, where --checkpoints (or TAOGRAPH_CHECKPOINTS) says where, or where it may
-    have to wait for your approval; see `tao resume` and `tao threads`. Else nothing of it is stored. A thread
-    remembers its options: a later question, or `tao resume`, needs none.
+    have to wait for your approval; see `tao resume` and `tao threads`. A thread remembers its options: a later
+    question, or `tao resume`, needs none. What each run did is recorded, without secrets and personal data, for 180
+    days, on this machine unless you say otherwise; see `tao trace`. --trace none records nothing.
 
     Ctrl-C ends the run with what it has, a second one quits. SIGTERM stops a run that is kept after the step at
     hand, to be gone on with. Exit status: 0 answered, 3 stopped by a limit or by you, 4 waits for you, 5 another run
@@ -160,7 +163,8 @@ def run(  # noqa: PLR0917 - Typer calls it by keyword
         system=system,
         limits=given_limits(steps=steps, seconds=seconds, tokens=tokens, cost=cost, tool_calls=tool_calls),
     )
-    asked = Asked(_read(question, thread), settings, thread, checkpoints, if_busy, yes)
+    recording = Recording(trace, verbose)
+    asked = Asked(_read(question, thread), settings, thread, checkpoints, if_busy, yes, recording)
     return carry_out(asked, renderer_for(json=json, plain=plain, verbose=verbose))
 
 
@@ -175,6 +179,7 @@ class Asked:
         url: Where threads are kept, or None for the user's own file.
         if_busy: What to do where another run has the thread.
         yes: Fetch the local model without asking.
+        recording: What was said of the trace.
     """
 
     question: str
@@ -183,6 +188,7 @@ class Asked:
     url: str | None
     if_busy: str
     yes: bool
+    recording: Recording
 
 
 def carry_out(asked: Asked, renderer: Renderer) -> int:
@@ -206,6 +212,7 @@ def carry_out(asked: Asked, renderer: Renderer) -> int:
             other=replace(asked.settings, limits={}),
             raised=asked.settings.limits,
             yes=asked.yes,
+            recording=asked.recording,
         )
 
 
@@ -227,7 +234,7 @@ def _ask_anew(asked: Asked, factory: Callable[..., Any], renderer: Renderer, ope
     if is_kept:
         say(f"Kept as thread {thread}.")
     place = Place(thread, asked.url, kept=is_kept)
-    return carry(made, place, renderer, lambda talk: talk.run(_turn(asked.question)))
+    return carry(made, place, renderer, lambda talk: talk.run(_turn(asked.question)), recording=asked.recording)
 
 
 def _ask_in(asked: Asked, saver: Checkpoints, reader: Reader, thread: str, renderer: Renderer) -> int:
@@ -261,7 +268,7 @@ def _ask_in(asked: Asked, saver: Checkpoints, reader: Reader, thread: str, rende
                 return reason
         return conversation.run(_turn(asked.question))
 
-    return carry(made, place, renderer, talk, if_busy=asked.if_busy)
+    return carry(made, place, renderer, talk, if_busy=asked.if_busy, recording=asked.recording)
 
 
 def _first(waiting: Sequence[Waiting], thread: str) -> bool:

@@ -5,6 +5,7 @@
                             ``none`` records nothing.
 ``TAOGRAPH_TRACE_DAYS``     Days after which a trace is to be deleted; 180 by default, ``none`` for never.
 ``TAOGRAPH_TRACE_CONTENT``  ``0`` records shapes, sizes and hashes in the place of content.
+``TAOGRAPH_TRACE_REDACT``   ``0`` takes out secrets only; by default personal data are taken out, too.
 ``TAOGRAPH_TRACE_KEY``      What the chain is signed with: 16 bytes or more.
 ``TAOGRAPH_TRACE_ON_ERROR`` ``warn`` (by default) or ``stop``: what happens where an event can't be written.
 =========================== ===========================================================================
@@ -16,6 +17,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -24,14 +26,15 @@ from langchain_core.runnables import Runnable
 
 from taograph import trace
 from taograph.folders import data_folder
-from taograph.trace.settings import Settings
+from taograph.trace.settings import Redact, Settings
 
 log = logging.getLogger("taograph.trace")
 
-WHERE, DAYS, CONTENT, KEY, ON_ERROR = (
+WHERE, DAYS, CONTENT, REDACT, KEY, ON_ERROR = (
     "TAOGRAPH_TRACE",
     "TAOGRAPH_TRACE_DAYS",
     "TAOGRAPH_TRACE_CONTENT",
+    "TAOGRAPH_TRACE_REDACT",
     "TAOGRAPH_TRACE_KEY",
     "TAOGRAPH_TRACE_ON_ERROR",
 )
@@ -65,7 +68,7 @@ def configuration(given: str | None = None, *, default: str | None = None) -> Co
         ValueError: A variable can't be read; the message names it.
     """
     said = (given or os.environ.get(WHERE, "")).strip()
-    url = default if not said else None if said.lower() in _OFF else said
+    url = default if not said else None if is_off(said) else said
     if url is None:
         return None
     made = Configured(url, _settings())
@@ -102,7 +105,7 @@ def recorded(graph: G) -> G:
     try:
         handlers = configured()
     except ValueError as error:
-        if os.environ.get(ON_ERROR, "").strip().lower() == "stop":
+        if stops():
             raise
         log.warning("runs of %s are not recorded: %s", getattr(graph, "name", "a graph"), error)
         return graph
@@ -110,6 +113,16 @@ def recorded(graph: G) -> G:
         return graph
     made: G = graph.with_config({"callbacks": list(handlers)})  # type: ignore[assignment]
     return made
+
+
+def is_off(said: str) -> bool:
+    """Whether what says where traces are kept says that there are none."""
+    return said.strip().lower() in _OFF
+
+
+def stops() -> bool:
+    """Whether a run is to be stopped that can't be recorded."""
+    return os.environ.get(ON_ERROR, "").strip().lower() == "stop"
 
 
 def own_url() -> str:
@@ -134,11 +147,19 @@ def _settings() -> Settings:
     if on_error not in ("warn", "stop"):
         raise ValueError(f'{ON_ERROR}={on_error!r}: write "warn" or "stop"')
     return Settings(
+        redactor=_redactor() if _switch(REDACT, default=True) else None,
         content=_switch(CONTENT, default=True),
         keep_days=_days(),
         key=key(),
         on_error=on_error,  # type: ignore[arg-type]
     )
+
+
+@cache
+def _redactor() -> Redact:
+    from taograph.trace.redaction import Redactor
+
+    return Redactor()
 
 
 def _days() -> int | None:
