@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, Field
@@ -23,6 +24,8 @@ from taograph.graphs.parts.plan_prompts import ANSWER, WRONG_CHOICE, WRONG_LIST,
 from taograph.graphs.parts.plans import Checked, Listed, PlanStep, Standing, checked, head, told_plan
 from taograph.graphs.protocols import parse_step
 from taograph.graphs.protocols.native import text_of
+
+T = TypeVar("T")
 
 STEP = "step"
 """The kind of the message that stands before what was done for a step."""
@@ -97,11 +100,15 @@ class Planner:
         request = instructed(outline(here.conversation), ask_plan(self.agent.tools, as_list=as_list), "plan")
         if as_list:
             made = yield from here.ask_read(
-                request, lambda reply: checked(read_steps(text_of(reply)), {}, 1), again=WRONG_LIST
+                request,
+                _counting(lambda reply, again: checked(read_steps(text_of(reply)), {}, 1, again=again)),
+                again=WRONG_LIST,
             )
         else:
             form = _PLAN
-            made = yield from here.ask_form(request, _checking(form, lambda value: checked(_steps(value), {}, 1)))
+            made = yield from here.ask_form(
+                request, _checking(form, lambda value, again: checked(_steps(value), {}, 1, again=again))
+            )
         return _told(here, made)
 
     def decide(self, here: Stage, standing: Standing, news: Sequence[AnyMessage]) -> Steps[Decision]:
@@ -121,12 +128,12 @@ class Planner:
         request = instructed([*outline(here.conversation), *news], told, "replan")
         if not as_list:
             made = yield from here.ask_form(
-                request, _checking(_ANSWER_OR_PLAN, lambda value: _choice(value, done, first))
+                request, _checking(_ANSWER_OR_PLAN, lambda value, again: _choice(value, done, first, again))
             )
         else:
             made = yield from here.ask_read(
                 request,
-                lambda reply: _written_choice(reply, done, first, is_over=not standing.left),
+                _counting(lambda reply, again: _written_choice(reply, standing, again)),
                 again=WRONG_CHOICE,
             )
         if isinstance(made, str):
@@ -241,30 +248,37 @@ def _steps(value: Mapping[str, Any]) -> list[Listed]:
     return [Listed(step["id"] or None, step["task"], tuple(step["needs"])) for step in value["steps"]]
 
 
-def _choice(value: Mapping[str, Any], done: Mapping[int, str], first: int) -> Checked | str:
+def _choice(value: Mapping[str, Any], done: Mapping[int, str], first: int, again: bool) -> Checked | str:
     answer = value["answer"].strip()
     if bool(answer) == bool(value["steps"]):
         raise WrongForm(f"{'both' if answer else 'neither'} the answer {'and' if answer else 'nor'} steps are given")
-    return answer or checked(_steps(value), done, first)
+    return answer or checked(_steps(value), done, first, again=again)
 
 
-def _written_choice(reply: AIMessage, done: Mapping[int, str], first: int, *, is_over: bool) -> Checked | str:
+def _written_choice(reply: AIMessage, standing: Standing, again: bool) -> Checked | str:
     """What a text decides; where nothing is left to be done, words without a label are the answer."""
-    text = text_of(reply)
+    text, is_over = text_of(reply), not standing.left
     answer = thought_and_answer(reply)[1] if parse_step(text, strict=True).kind == "final" else ""
     if answer:
         return answer
     listed = read_steps(text)
     if listed and (is_labelled(text) or not is_over):
-        return checked(listed, done, first)
+        return checked(listed, standing.done, standing.next_id, again=again)
     if is_over:
         return text
     raise WrongForm('there is neither "Final Answer:" nor a numbered list')
 
 
-def _checking(form: Structure, check: Callable[[Any], Any]) -> Structure:
+def _checking(form: Structure, check: Callable[[Any, bool], Any]) -> Structure:
     """A form whose values are checked beyond their shape, so that what is wrong is told and asked for again."""
-    return replace(form, validate=lambda value: check(form.validate(value)))
+    counted = _counting(check)
+    return replace(form, validate=lambda value: counted(form.validate(value)))
+
+
+def _counting(check: Callable[[Any, bool], T]) -> Callable[[Any], T]:
+    """A check that is told whether there was one before."""
+    times = count()
+    return lambda value: check(value, next(times) > 0)
 
 
 def _told(here: Stage, made: Checked) -> list[PlanStep]:

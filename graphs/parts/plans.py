@@ -122,7 +122,9 @@ class Standing:
         return Standing([*kept, *steps], steps[0]["id"])
 
 
-def checked(listed: Sequence[Listed], done: Mapping[int, str], first: int, *, most: int = MOST_STEPS) -> Checked:
+def checked(
+    listed: Sequence[Listed], done: Mapping[int, str], first: int, *, again: bool = False, most: int = MOST_STEPS
+) -> Checked:
     """The plan that a model wrote, mended where its meaning is clear.
 
     Only remaining steps may be in a plan, so one that is done already is left out, and what needs it has its result.
@@ -131,6 +133,8 @@ def checked(listed: Sequence[Listed], done: Mapping[int, str], first: int, *, mo
         listed: The steps as they were written.
         done: Tasks of the steps that are done, by their numbers.
         first: The number of the plan's first step.
+        again: Whether it was asked for again already: where what its steps need makes no sense, they are taken one
+            after the other, as they stand.
         most: How many steps it may have.
 
     Raises:
@@ -141,21 +145,16 @@ def checked(listed: Sequence[Listed], done: Mapping[int, str], first: int, *, mo
         raise WrongForm("all of its steps are done already" if known else "there is no step in it")
     if len(kept) > most:
         raise WrongForm(f"it has {len(kept)} steps, and {most} are the most: put some together")
-    numbers = {number: first + place for number, place in _places(kept, repairs).items()}
-    ids = range(first, first + len(kept))
+    in_order = [[id - 1] if id > first else [] for id in range(first, first + len(kept))]
     if len(kept) > 1 and all(one.needs is None for one in kept):  # a plain list is meant in its order
-        needs = [[id - 1] if id > first else [] for id in ids]
-    else:
-        there = {**{id: id for id in done}, **known}
-        needs = [_needs(one, id, numbers, there, repairs) for id, one in zip(ids, kept, strict=True)]
-    steps = [
-        PlanStep(id=id, task=one.task.strip(), needs=needed, status="pending", result="")
-        for id, one, needed in zip(ids, kept, needs, strict=True)
-    ]
-    circle = _circle(steps)
-    if circle:
-        named = ", ".join(str(kept[id - first].id or id - first + 1) for id in circle)
-        raise WrongForm(f"the steps {named} need each other in a circle, so none of them could begin")
+        return Checked(_planned(kept, in_order, first), tuple(repairs))
+    try:
+        steps = _planned(kept, _all_needs(kept, {**{id: id for id in done}, **known}, first, repairs), first)
+    except WrongForm as wrong:
+        if not again:
+            raise
+        steps = _planned(kept, in_order, first)
+        repairs.append(f"{wrong}: the steps are taken in their order")
     return Checked(steps, tuple(repairs))
 
 
@@ -246,6 +245,39 @@ def _remaining(listed: Sequence[Listed], done: Mapping[int, str]) -> tuple[list[
         else:
             kept.append(one)
     return kept, repairs, known
+
+
+def _planned(kept: Sequence[Listed], needs: Sequence[list[int]], first: int) -> list[PlanStep]:
+    """The steps with their numbers.
+
+    Raises:
+        WrongForm: Some could never begin.
+    """
+    steps = [
+        PlanStep(id=id, task=one.task.strip(), needs=needed, status="pending", result="")
+        for id, (one, needed) in enumerate(zip(kept, needs, strict=True), first)
+    ]
+    circle = _circle(steps)
+    if circle:
+        named = ", ".join(str(kept[id - first].id or id - first + 1) for id in circle)
+        raise WrongForm(f"the steps {named} need each other in a circle, so none of them could begin")
+    return steps
+
+
+def _all_needs(kept: Sequence[Listed], done: Mapping[int, int], first: int, repairs: list[str]) -> list[list[int]]:
+    """What each step needs, as the plan is numbered in the end.
+
+    Args:
+        kept: The steps.
+        done: The numbers of the steps that are done, by what the model may call them.
+        first: The number of the first step.
+        repairs: Is added to.
+
+    Raises:
+        WrongForm: A need is not clear.
+    """
+    ids = {number: first + place for number, place in _places(kept, repairs).items()}
+    return [_needs(one, id, ids, done, repairs) for id, one in enumerate(kept, first)]
 
 
 def _places(kept: Sequence[Listed], repairs: list[str]) -> dict[int, int]:

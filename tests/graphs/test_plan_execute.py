@@ -259,6 +259,17 @@ def test_a_plan_is_asked_for_so_often_and_no_more(text: bool) -> None:
     assert result["plan"] == []
 
 
+@pytest.mark.parametrize("broken", ["a circle", "an unknown need", "the same number, needed"])
+def test_needs_that_make_no_sense_twice_are_passed_over(broken: str, steps: Streams) -> None:
+    """The second time, the steps are taken one after the other, as they stand."""
+    _, graph = planned(Script([BROKEN[broken], BROKEN[broken]]))
+    events = steps(graph, question(ASKED))
+    assert of(events, "stop")[0]["reason"] == "final"
+    made = of(events, "plan")[0]["plan"]
+    assert [s["needs"] for s in made] == [[], [1], [2]][: len(made)]
+    assert of(events, "retry")[-1]["detail"].endswith("the steps are taken in their order")
+
+
 MENDED: dict[str, tuple[AIMessage, list[tuple[int, str, list[int]]]]] = {
     "numbers from elsewhere": (
         steps_of({"id": 10, "task": "a", "needs": []}, {"id": 20, "task": "b", "needs": [10]}),
