@@ -95,7 +95,7 @@ def create_hybrid_graph(
     vote = create_self_consistency_graph(model, samples=samples, temperature=temperature, quorum=needed, **alone)
 
     decide = _decide(first, needed)
-    fresh = {"tried": Overwrite([]), "votes": None, "branch": first}
+    fresh = {"tried": Overwrite([]), "samples": [], "votes": None, "branch": first}
 
     def route(state: HybridState) -> Literal["finish", "__end__"] | list[Send]:
         if state.get("stop") is not None:
@@ -123,18 +123,19 @@ def _decide(first: Which, needed: int) -> Callable[[Stage, HybridState], Steps[d
     def decide(here: Stage, state: HybridState) -> Steps[dict[str, Any]]:
         if here.is_new:
             here.begin()
-            return {"next": Begin(which=first, whole=False)}
+            return {"next": Begin(which=first, whole=False, known=[])}
         tried = state["tried"]
         last = tried[-1]
         if here.goes_on:
             here.begin()
-            return {"tried": Overwrite(tried[:-1]), "next": Begin(which=last["branch"], whole=True)}
+            known = state["samples"] if last["branch"] == "samples" else []
+            again = Begin(which=last["branch"], whole=True, known=known)
+            return {"tried": Overwrite(tried[:-1]), "next": again}
         why = ""
         if answers(tried, needed):
-            again = last["branch"] == "samples" and len(tried) < 2
             if last["branch"] == "react":  # it was asked for an answer that holds
                 return {"stop": here.stop("final", f"react: {last['stop']['detail']}"), "answer": last["answer"]}
-            found = yield from here.objection_to(last["answer"], again=again)
+            found = yield from here.objection_to(last["answer"], again=len(tried) < 2)
             if not found.text:
                 detail = "; ".join([f"samples: {last['stop']['detail']}", *found.notes])
                 return {"stop": here.stop("final", detail), "answer": last["answer"]}
@@ -151,7 +152,7 @@ def _decide(first: Which, needed: int) -> Callable[[Stage, HybridState], Steps[d
             return {"stop": here.stop("step_limit", here.recursion_detail())}
         which = other(last["branch"])
         here.send_back(why or FOLLOWING[which].format(why=last["stop"]["detail"]), "branch")
-        return {"branch": which, "next": Begin(which=which, whole=False)}
+        return {"branch": which, "next": Begin(which=which, whole=False, known=[])}
 
     return decide
 
@@ -161,9 +162,10 @@ def _part(agent: Agent, graph: Pregel[Any, Any, Any, Any], limits: Limits, name:
 
     def part(here: Branch, task: Begin) -> Steps[dict[str, Any]]:
         messages = here.messages
-        if not task["whole"]:  # neither is to be led by what the other did
+        if task["which"] == "samples" or not task["whole"]:  # neither is to be led by what the other did
             messages = messages[: (user_turn(messages) or 0) + 1]
-        sub = yield from here.run(graph, limits, messages, name=name)
+        extra = {"known": task["known"]} if task["known"] and task["which"] == "samples" else None
+        sub = yield from here.run(graph, limits, messages, name=name, extra=extra)
         new, stop = sub["messages"], sub["stop"]
         if task["which"] == "react" and stop["reason"] != "final":
             new = new[: len(new) - len(closing_of(new))]
@@ -171,7 +173,8 @@ def _part(agent: Agent, graph: Pregel[Any, Any, Any, Any], limits: Limits, name:
         tried = Tried(
             branch=task["which"], answer=sub["answer"], stop=Stop(**stop), votes=votes["count"] if votes else 0
         )
-        return {"messages": new, "tried": [tried], **({"votes": votes} if votes else {})}
+        drawn = {"votes": votes, "samples": sub["output"]["samples"]} if votes else {}
+        return {"messages": new, "tried": [tried], **drawn}
 
     return branch(agent, part)
 

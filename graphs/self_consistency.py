@@ -26,7 +26,6 @@ from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
 from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Body, Stage, stage
-from taograph.graphs.loop.state import Input
 from taograph.graphs.loop.subruns import Branch, branch
 from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.parts.chain_of_thought import THINK, as_answer
@@ -34,6 +33,7 @@ from taograph.graphs.parts.voting import (
     Draw,
     Sample,
     Standing,
+    VotingInput,
     VotingOutput,
     VotingState,
     affordable,
@@ -89,7 +89,9 @@ def create_self_consistency_graph(
         return [Send("sample", task) for task in state["wave"]]
 
     builder = (
-        StateGraph(VotingState, context_schema=context_of(options), input_schema=Input, output_schema=VotingOutput)
+        StateGraph(
+            VotingState, context_schema=context_of(options), input_schema=VotingInput, output_schema=VotingOutput
+        )
         .add_node("vote", node("vote", stage(agent, _vote(samples, quorum), after=2, checked=False)))
         .add_node("sample", node("sample", branch(agent, _sample(temperature))), input_schema=Draw)
         .add_node("finish", node("finish", finish(agent)))
@@ -121,10 +123,10 @@ def _vote(samples: int, quorum: int) -> Body:
 
     def vote(here: Stage, state: VotingState) -> Steps[dict[str, Any]]:
         run, own = here.session.run, dict[str, Any]()
-        drawn = [] if here.is_new else state["samples"]
+        drawn = (state.get("known") or []) if here.is_new else state["samples"]
         if here.is_new or here.goes_on:
             drawn = [one for one in drawn if one["fault"] is None]  # what failed is drawn again
-            own["samples"] = Overwrite(drawn)
+            own |= {"samples": Overwrite(drawn), "known": []}
         ballot = [one for one in drawn if one["ballot"] == run["objections"]]
         standing, left = Standing.of(ballot), samples - len(drawn)
         votes = own["votes"] = standing.votes(ballot, samples)

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from taograph.graphs.loop.state import StrategyOutput, StrategyState
 from taograph.graphs.loop.stopping import Stop, StopReason
-from taograph.graphs.parts.voting import Votes
+from taograph.graphs.parts.voting import Sample, Votes
 
 FOLLOWING = {
     "samples": "The work with tools ended without an answer ({why}). Independent tries vote on the question.",
@@ -54,15 +54,18 @@ class Begin(TypedDict):
     Attributes:
         which: The branch.
         whole: Whether it is given what was done already: a run that a limit ended goes on.
+        known: Samples that were drawn then.
     """
 
     which: Which
     whole: bool
+    known: list[Sample]
 
 
 class HybridState(StrategyState):
-    """The channels: besides a strategy's, what was tried, what is next, and the result of the vote."""
+    """The channels: besides a strategy's, what was tried, what is next, the samples and the result of the vote."""
 
+    samples: list[Sample]
     tried: Annotated[list[Tried], operator.add]
     next: Begin
     branch: Which

@@ -11,12 +11,12 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
-from taograph.graphs.loop.state import Output, State
+from taograph.graphs.loop.state import Input, Output, State
 from taograph.graphs.loop.stopping import StopReason
 from taograph.graphs.parts.answers import answer_key
 from taograph.graphs.parts.chain_of_thought import is_lone_thought, thought_and_answer
@@ -91,18 +91,35 @@ class Draw(TypedDict):
     plain: bool
 
 
+class VotingInput(Input):
+    """What the graph takes.
+
+    Attributes:
+        known: Samples that were drawn before, by whoever goes on with a run of which this is a part.
+    """
+
+    known: NotRequired[list[Sample]]
+
+
 class VotingState(State):
     """The channels: besides the loop's, the samples, the vote, and what is drawn next."""
 
+    known: list[Sample]
     samples: Annotated[list[Sample], operator.add]
     votes: Votes
     wave: list[Draw]
 
 
 class VotingOutput(Output):
-    """What the graph gives; ``votes`` has the share of the answer and what else was answered."""
+    """What the graph gives.
+
+    Attributes:
+        votes: The share of the answer, and what else was answered.
+        samples: All samples, in the order in which they ended.
+    """
 
     votes: Votes
+    samples: Annotated[list[Sample], operator.add]
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,7 @@ def test_a_run_that_a_limit_ended_goes_on_where_it_was(first: Any, tmp_path: Pat
         result = graph.invoke({"messages": []}, thread(), context=Context(steps=20))
     assert_ended(result, "final")
     assert result["branch"] == "samples"
+    assert len(sampled(model)) == 16  # none is drawn twice
     assert not any("The run ends here" in text for text in texts(result["messages"]))
     if first == "react":
         asked = model.requests[before].messages  # the loop sees what it did
