@@ -47,6 +47,7 @@ class Content(TypedDict, total=False):
         path: Names of the nodes down to the graph that it happened in; empty for the outermost.
         task: The nodes that it happened in, from the outermost graph down; ``sample[2]`` is the third that was sent.
         at: Seconds since the trace began, by a clock that is never set.
+        delete_on: In the first event: date from which on the trace is to be deleted, as 2026-12-31.
     """
 
     thread: str | None
@@ -56,6 +57,7 @@ class Content(TypedDict, total=False):
     path: list[str]
     task: list[str]
     at: float
+    delete_on: str
 
 
 FIELDS: dict[EventType, dict[str, str]] = {
@@ -121,8 +123,8 @@ FIELDS: dict[EventType, dict[str, str]] = {
         "by": "who",
     },
     "retry": {"reason": "why the model is asked again", "detail": "the same in words"},
-    "repair": {"detail": "what was put right"},
-    "truncation": {"detail": "what was dropped"},
+    "repair": {"reason": "repair", "detail": "what was put right"},
+    "truncation": {"reason": "truncated", "detail": "what was dropped"},
     "condensation": {"reason": "condensed or summarized", "detail": "in words", "numbers": "sizes before and after"},
     "plan": {"plan": "the steps, each with its state"},
     "vote": {"votes": "how a vote among samples stands"},
@@ -143,6 +145,7 @@ FIELDS: dict[EventType, dict[str, str]] = {
         "tool_calls": "likewise",
         "input_tokens": "likewise",
         "output_tokens": "likewise",
+        "cached_tokens": "likewise",
         "cost": "likewise",
     },
 }
