@@ -71,14 +71,13 @@ def origin() -> Origin | None:
     return _making.get()
 
 
-def setup_of(agent: Agent, bound: Bound, *, prompt: str | None, window: int | None) -> dict[str, Any]:
+def setup_of(agent: Agent, bound: Bound, context: Mapping[str, Any]) -> dict[str, Any]:
     """What a graph like this one is made of, as values that can be recorded.
 
     Args:
         agent: Its parts.
         bound: The model of the run.
-        prompt: The system prompt of the run.
-        window: The model's window, where the run's context says it.
+        context: What the run's context sets in its place.
 
     Returns:
         The parts. ``missing`` has the names of those that are no values: functions, graphs, models of other parts.
@@ -98,13 +97,14 @@ def setup_of(agent: Agent, bound: Bound, *, prompt: str | None, window: int | No
         "strategy": None if made is None else made.strategy,
         "options": {key: value for key, value in options.items() if value is not _NONE},
         "missing": missing,
-        "system_prompt": prompt,
-        "window": window,
+        "context": dict(context),
+        "limits": agent.limits.to_dict(),
+        "system_prompt": agent.system_prompt,
         "protocol": "text" if bound.protocol == "text" else agent.protocol,
         "examples": list(agent.examples),
         "require": list(agent.require),
         "approve": sorted(agent.approvals.names),
-        **({"response_format": {"title": structure.name, **structure.schema}} if structure else {}),
+        **({"response_format": {"name": structure.name, "schema": dict(structure.schema)}} if structure else {}),
         **checks,
         "model": {
             "name": bound.name,

@@ -81,6 +81,7 @@ class Session:
         removed: Ids of messages that are to go.
         grant: What a parent lets it use, where it is a sub-run.
         narrowed: Names of the limits that are the parent's.
+        beside: Whether other tasks of its superstep ask the model, too.
     """
 
     agent: Agent
@@ -101,6 +102,7 @@ class Session:
     removed: list[str] = field(default_factory=list)
     grant: Grant | None = None
     narrowed: frozenset[str] = frozenset()
+    beside: bool = False
     started: float = field(default_factory=time.time)
     _began: float = field(default_factory=time.monotonic)
 
@@ -169,8 +171,10 @@ class Session:
 
     def setup(self) -> dict[str, Any]:
         """What the run is made of, for its record."""
-        window = self.run["limits"].get("window")
-        return setup_of(self.agent, self.bound, prompt=self.prompt, window=window)
+        context = dict(self.run["limits"])
+        if self.prompt != self.agent.system_prompt:
+            context["system_prompt"] = self.prompt
+        return setup_of(self.agent, self.bound, context)
 
     @property
     def seconds(self) -> float:
@@ -299,7 +303,7 @@ class Session:
                 config = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
             reply = yield from self._retried(model, request, config, reserve, watch)
             # Who watches may have acted on the reply before it was complete: what came of that is not stored yet.
-            yield from paid.keep(reply, only=watch is None)
+            yield from paid.keep(reply, only=watch is None and not self.beside)
         self._count(model, request, reply, price)
         return reply
 

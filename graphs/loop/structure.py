@@ -76,11 +76,13 @@ def read_structure(form: Any) -> Structure:
     """The form that ``response_format`` asks for.
 
     Args:
-        form: A Pydantic model class, a TypedDict, a dataclass, or a JSON Schema with a title.
+        form: A Pydantic model class, a TypedDict, a dataclass, or a JSON Schema with a title; or what was read of one.
 
     Raises:
         ValueError: It is none of these, or not a valid schema.
     """
+    if isinstance(form, Structure):
+        return form
     if isinstance(form, Mapping):
         return _from_json_schema(form)
     if hasattr(form, "schema") and not isinstance(form, type):  # ToolStrategy, ProviderStrategy of create_agent

@@ -313,8 +313,12 @@ class Recorder(GraphCallbackHandler):
             self._prices[model] = price_by_name(model)
 
     def _is_foreign(self, place: Place) -> bool:
-        parent = self._places.get(place.parent) if place.parent else None
-        return parent is None or parent.parent is None or parent.parent not in self._ours
+        if place.parent is None:
+            return True
+        parent = self._places.get(place.parent)
+        if parent is None:  # who asked has gone on without it: what came too late was neither acted on nor shown
+            return False
+        return parent.parent is None or parent.parent not in self._ours
 
     def _leave(self, run_id: UUID) -> Place | None:
         self._ours.discard(run_id)

@@ -1,0 +1,462 @@
+"""Answers models and tools from the record, and says where it no longer covers what is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar
+from uuid import UUID
+
+from langchain_core.exceptions import ContextOverflowError, ModelRefusalError, OutputParserException
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import interrupt
+
+from taograph.calls import Cancelled, TimedOut
+from taograph.cancel import Cancellation
+from taograph.graphs.loop.approving import without_note
+from taograph.models.replay import NotRecordedError
+from taograph.tools.outcome import ToolRun
+from taograph.tools.results import keep_whole
+from taograph.trace.chain import Draft, plain
+from taograph.trace.messages import message_of
+from taograph.trace.recording import Recorder
+from taograph.trace.replays.changes import Change, reply_of
+from taograph.trace.replays.recorded import Exchange, Happened, Phase, Task, canonical
+from taograph.trace.settings import Settings
+
+_SECONDS = re.compile(r"([\d.]+) of [\d.]+ seconds used")
+# What the loop says of calls that do not reach their tools.
+_NOT_RUN = re.compile(
+    r"There is no tool named |The arguments of \S+ are not valid, so it was not run"
+    r"|\S+ cannot be used here\. Try another tool"
+)
+_LEFT_OUT = re.compile(r"\n\[… (\d+) of (\d+) characters left out\. Read on with [^\n]*\]\n")
+_QUESTIONS = ("approval", "unfinished_call")
+
+
+class RecordEndsError(RuntimeError):
+    """The recorded call of the graph was ended from outside, here."""
+
+    taograph_fatal: ClassVar[bool] = True
+
+
+class RecordedFailure(Exception):  # noqa: N818 - never seen under this name: each has the recorded one
+    """A failure of a model or a tool, as it was recorded."""
+
+
+@dataclass(frozen=True)
+class Uncovered:
+    """Where the record ends.
+
+    Attributes:
+        why: In words.
+        step: The turn.
+        task: Where it is asked.
+        asked: What is asked: the event of the replay.
+        recorded: What the record has in its place; None where it has nothing.
+    """
+
+    why: str
+    step: int
+    task: Task
+    asked: Mapping[str, Any]
+    recorded: Mapping[str, Any] | None = None
+
+
+class Memory:
+    """Keeps the events of a replay; what a :class:`~taograph.trace.writing.Writer` is to a recording."""
+
+    def __init__(self) -> None:
+        self.events: list[Happened] = []
+        self._lock = threading.Lock()
+        self._done: Future[None] = Future()
+        self._done.set_result(None)
+
+    def write(self, draft: Draft, *, delete_on: str | None = None) -> Future[None]:
+        """Keep an event."""
+        with self._lock:
+            self.events.append(Happened(draft.type, plain(draft.told), len(self.events)))
+        return self._done
+
+    def flush(self) -> None:
+        """Nothing is left to do."""
+
+
+class Watch(Recorder):
+    """Records a replay, and tells the player where it is."""
+
+    def __init__(self, memory: Any, player: Player) -> None:
+        super().__init__(Settings(), memory)
+        self.raise_error = True
+        self._player = player
+
+    def task_of(self, run_id: UUID | None) -> Task:
+        """The nodes that a run of LangChain's is in."""
+        place = self._places.get(run_id) if run_id else None
+        return () if place is None else place.task
+
+    def on_run_node(self, parent_run_id: UUID | None, run: str, step: int) -> None:
+        """As the recorder's; where the recorded run was cancelled, this one is, too."""
+        super().on_run_node(parent_run_id, run, step)
+        self._player.enters(self.task_of(parent_run_id))
+
+    def on_llm_start(self, *args: Any, **kwargs: Any) -> None:
+        """A completion model is asked by itself.
+
+        Raises:
+            NotRecordedError: Always: it could not be kept from being asked.
+        """
+        raise NotRecordedError("a completion model is not replayed", "")
+
+
+class Player:
+    """Answers from one recorded call of a graph at a time.
+
+    Args:
+        phases: All of them, in order.
+        changes: What is to be answered in the place of what is recorded.
+        changed: The number of the first phase that the changes are for.
+
+    Attributes:
+        phases: All of them.
+        watch: Records the replay.
+        cancel: The switch that the replay listens to.
+        uncovered: The first thing that the record has no answer to.
+        served: Calls of models that were answered in the phases that count.
+        refused: What tried to leave the machine.
+    """
+
+    def __init__(self, phases: Sequence[Phase], changes: Sequence[Change] = (), *, changed: int = 0) -> None:
+        self.phases = phases
+        self._changes, self._changed = changes, changed
+        self._lock = threading.RLock()
+        self._now = -1
+        self.cancel = Cancellation()
+        self.uncovered: Uncovered | None = None
+        self.broke_off = False
+        self.served = 0
+        self.refused: list[str] = []
+        self._memories: list[Memory] = []
+        self.watch: Watch
+
+    @property
+    def memories(self) -> Sequence[Memory]:
+        """What happened, by phases."""
+        return self._memories
+
+    @property
+    def phase(self) -> Phase:
+        """The call of the graph that is replayed now."""
+        return self.phases[self._now]
+
+    def begin(self) -> Watch:
+        """The next call of the graph begins; returns what has to be among its callbacks."""
+        with self._lock:
+            self._now += 1
+            self._used: dict[Task, int] = defaultdict(int)
+            self._pointer: dict[Task, int] = defaultdict(lambda: -1)
+            self._seen: set[int] = set()
+            self._asked: set[int] = set()
+            self.broke_off = False
+            self.cancel = Cancellation()
+            self._memories.append(Memory())
+            self.watch = Watch(self._memories[-1], self)
+            return self.watch
+
+    @property
+    def counts(self) -> bool:
+        """Whether the phase at hand is of the run that was asked for."""
+        return self._now >= self._changed
+
+    # Models
+
+    def reply(self, run_id: UUID) -> AIMessage:
+        """What a model replied when it was asked this.
+
+        Args:
+            run_id: Of the call; how it is asked was recorded by :attr:`watch` a moment ago.
+
+        Raises:
+            NotRecordedError: It was not asked this.
+            RecordEndsError: The recorded call of the graph was ended here.
+            TimedOut: It had not replied when the time was over.
+            Cancelled: It had not replied when the run was cancelled.
+            Exception: It failed.
+        """
+        asked = self._how(run_id)
+        with self._lock:
+            exchange = self._exchange(asked)
+            outcome, task = exchange.outcome, exchange.asked.task
+            self.served += self.counts
+            self._pointer[task[:-1]] = max(self._pointer[task[:-1]], (outcome or exchange.asked).place)
+        if outcome is None:
+            raise self._cut(exchange)
+        if outcome.type == "model_failed":
+            raise failure_of(outcome.content)
+        made = message_of(dict(outcome.content["message"]))
+        change = self._change("reply", task, str(exchange.asked.step))
+        if change is not None:
+            made = reply_of(change.text, f"changed_{exchange.asked.step}")
+        return with_usage(made, outcome.content)
+
+    def _how(self, run_id: UUID) -> Happened:
+        memory = self._memories[-1]
+        found = next((e for e in reversed(memory.events) if e.content.get("call") == str(run_id)), None)
+        if found is None:
+            raise NotRecordedError("a model is asked outside of what is replayed", "")
+        return found
+
+    def _exchange(self, asked: Happened) -> Exchange:
+        task = asked.task
+        lane = self.phase.exchanges.get(task, ())
+        place = self._used[task]
+        model = next((c for c in self._changes if c.kind == "model"), None)
+        if model is not None and self.counts:
+            raise self._ends(f"what the model would have replied with {model.name}={model.text} is not recorded", asked)
+        if place < len(lane) and lane[place].request == asked.content["request"]:
+            self._used[task] += 1
+            return lane[place]
+        before = self.phases[self._now - 1] if self._now else None
+        if before is not None and before.breaks_off:
+            # It was paid for, and the process died before the graph had stored it.
+            paid = [e for e in before.exchanges.get(task, ())[-1:] if e.request == asked.content["request"]]
+            if paid and paid[0].outcome is not None:
+                return paid[0]
+        if place < len(lane):
+            recorded = lane[place].asked
+            raise self._ends(difference_of(recorded.content, asked.content), asked, recorded.content)
+        if self.phase.breaks_off:
+            raise self._breaks_off()
+        raise self._ends("the recorded run did not ask the model once more there", asked)
+
+    def _cut(self, exchange: Exchange) -> Exception:
+        stop = self._stop_after(exchange.asked)
+        if stop is not None and stop.content["reason"] == "deadline":
+            return TimedOut()
+        if stop is not None and stop.content["reason"] == "cancelled":
+            self.cancel.request(str(stop.content["detail"]))
+            return Cancelled(str(stop.content["detail"]))
+        if self.phase.breaks_off:
+            return self._breaks_off()
+        return self._ends("no reply to this request is recorded", exchange.asked, exchange.asked.content)
+
+    def _stop_after(self, event: Happened) -> Happened | None:
+        later = (e for e in self.phase.of_level(event.task[:-1]) if e.place > event.place)
+        return next((e for e in later if e.type == "stop"), None)
+
+    # Tools
+
+    def result(self, call: ToolCall, config: RunnableConfig) -> ToolRun:
+        """What came of a tool call; for :data:`taograph.tools.running.STAND_IN`."""
+        task = self.watch.task_of(getattr(config.get("callbacks"), "parent_run_id", None))
+        observed = self.observed(task, call["name"], call["id"], call["args"])
+        text = without_note(str(observed["text"]))
+        message = ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status=observed["status"])
+        size, handle = int(observed.get("size") or len(text)), observed.get("handle")
+        if handle:
+            message = keep_whole(message, whole_of(text, str(handle)))
+        return ToolRun(message, ran=_NOT_RUN.match(text) is None, size=size, handle=handle)
+
+    def observed(self, task: Task, tool: str, id: str | None, args: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """What the model was shown of a tool call.
+
+        Args:
+            task: Where it is made.
+            tool: The tool.
+            id: Of the call.
+            args: Its arguments; None where they cannot be compared.
+
+        Raises:
+            NotRecordedError: It was not made.
+            RecordEndsError: The recorded call of the graph was ended before it returned.
+        """
+        with self._lock:
+            found = self._observation(task, tool, id, args)
+            if found is not None:
+                action, seen = found
+                self._seen.add(seen.place)
+                level = seen.task[:-1]
+                self._pointer[level] = max(self._pointer[level], seen.place)
+                nth = sum(o.step == seen.step and o.task[:-1] == level for _, o in self._until(seen))
+                change = self._change("observation", seen.task, f"{seen.step}.{nth}", str(action.content["id"]))
+                return seen.content if change is None else {**seen.content, "text": change.text, "handle": None}
+            waits = self._question() if self.phase.status == "waiting" else None
+        if waits is not None:
+            interrupt(waits)  # the tool asked a person; when they have answered, its result is recorded
+        asked = {"tool": tool, "args": args, "id": id}
+        if self.phase.breaks_off:
+            raise self._breaks_off()
+        failed = next((e for e in self.phase.events if e.type == "tool_failed" and e.content["id"] == id), None)
+        if failed is not None and failed.content["tool"] == tool:
+            raise type(str(failed.content["error"]), (RecordedFailure,), {})(str(failed.content["text"]))
+        where = Happened("action", {"task": list(task), "step": self._step(task), **asked}, 0)
+        raise self._ends(f"a call {tool}({canonical(args or {})}) is not recorded", where)
+
+    def _until(self, seen: Happened) -> Sequence[tuple[Happened, Happened]]:
+        ordered = sorted(
+            (pair for pair in self.phase.observations if pair[1].step == seen.step), key=lambda pair: pair[0].place
+        )
+        return ordered[: next(i for i, pair in enumerate(ordered) if pair[1] is seen) + 1]
+
+    def _observation(
+        self, task: Task, tool: str, id: str | None, args: Mapping[str, Any] | None
+    ) -> tuple[Happened, Happened] | None:
+        wanted = None if args is None else canonical(plain(args))
+        edited = {
+            str(e.content["id"]): canonical(e.content["args"])
+            for e in self.phase.events
+            if e.type == "approval_answered"
+        }
+
+        def fits(pair: tuple[Happened, Happened]) -> bool:
+            action, seen = pair
+            known = action.content
+            if seen.place in self._seen or seen.task[:-1] != task[:-1] or known["tool"] != tool:
+                return False
+            own = None if "args" not in known else canonical(known["args"])
+            return wanted is None or own is None or wanted in (own, edited.get(str(known["id"])))
+
+        fitting = [pair for pair in self.phase.observations if fits(pair)]
+        named = [pair for pair in fitting if pair[0].content["id"] == id]
+        exact = [pair for pair in named if pair[1].task == task]
+        return next(iter([*exact, *named, *fitting]), None)
+
+    def _question(self) -> Any:
+        """A question that a tool asked a person in this call of the graph."""
+        for event in self.phase.events:
+            value = event.content.get("value")
+            kind = value.get("type") if isinstance(value, Mapping) else None
+            if event.type == "approval_asked" and event.place not in self._asked and kind not in _QUESTIONS:
+                self._asked.add(event.place)
+                return value
+        return None
+
+    def _step(self, task: Task) -> int:
+        events = (e for e in reversed(self._memories[-1].events) if e.task[:-1] == task[:-1])
+        return next((e.step for e in events), 0)
+
+    # Time and cancellation
+
+    def elapsed(self, session: Any) -> float:
+        """The active seconds of a run: none, unless its time was over here; for ``graphs/loop/clock.py``."""
+        task = self.watch.task_of(getattr(session.config.get("callbacks"), "parent_run_id", None))
+        with self._lock:
+            stop = self._next_stop(task, "deadline")
+        told = None if stop is None else _SECONDS.search(str(stop.content["detail"]))
+        if stop is None or told is None or stop.step != session.run["steps"]:
+            return 0.0
+        return float(told[1])
+
+    def enters(self, task: Task) -> None:
+        """A node of ours begins its work; where the recorded run was cancelled by then, this one is."""
+        with self._lock:
+            stop = self._next_stop(task, "cancelled") if task else None
+        if stop is not None:
+            self.cancel.request(str(stop.content["detail"]))
+
+    def _next_stop(self, task: Task, reason: str) -> Happened | None:
+        """The end of a graph, where nothing but its closing call is recorded before it."""
+        for event in self.phase.of_level(task[:-1]):
+            if event.place <= self._pointer[task[:-1]]:
+                continue
+            if event.type in ("action", "observation") or (event.type == "model_asked" and event.task == task):
+                return None
+            if event.type == "stop":
+                return event if event.content["reason"] == reason else None
+        return None
+
+    # What they have in common
+
+    def _change(self, kind: str, task: Task, *names: str) -> Change | None:
+        if not self.counts or len(task) > 1:
+            return None
+        return next((c for c in self._changes if c.kind == kind and c.name in names and c.used()), None)
+
+    def _breaks_off(self) -> RecordEndsError:
+        self.broke_off = True
+        return RecordEndsError("the recorded call of the graph was ended here")
+
+    def _ends(self, why: str, asked: Happened, recorded: Mapping[str, Any] | None = None) -> NotRecordedError:
+        if self.uncovered is None:
+            self.uncovered = Uncovered(why, asked.step, asked.task, asked.content, recorded)
+        return NotRecordedError(why, why)
+
+
+def with_usage(message: AIMessage, told: Mapping[str, Any]) -> AIMessage:
+    """A reply with the tokens that were reported with it; without where none were."""
+    sent, received = int(told.get("input_tokens") or 0), int(told.get("output_tokens") or 0)
+    if not sent and not received:
+        return message
+    usage: Any = {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received}
+    if told.get("cached_tokens"):
+        usage["input_token_details"] = {"cache_read": int(told["cached_tokens"])}
+    return message.model_copy(update={"usage_metadata": usage})
+
+
+def failure_of(told: Mapping[str, Any]) -> Exception:
+    """A failure that means to the loop what the recorded one did, without a pause before it is tried again."""
+    kinds = told.get("kinds") or ()
+    bases: dict[str, type[Exception]] = {
+        "malformed": OutputParserException,
+        "overflow": ContextOverflowError,
+        "refuses_tools": NotImplementedError,
+        "refusal": ModelRefusalError,
+        "retryable": ConnectionError,
+    }
+    base = next((bases[kind] for kind in bases if kind in kinds), RecordedFailure)
+    made: Exception = type(str(told["error"]), (base,), {})(str(told["text"]))
+    extra: dict[str, Any] = {"response": SimpleNamespace(headers={"retry-after": "0"})}
+    if told.get("code") is not None and "retryable" not in kinds:
+        extra["status_code"] = told["code"]
+    if "temperature" in kinds:
+        extra["param"] = "temperature"
+    for name, value in extra.items():
+        setattr(made, name, value)
+    return made
+
+
+def whole_of(text: str, handle: str) -> str:
+    """A text of the length of the one that was shown in part, with its head and its tail; the rest is not recorded."""
+    found = _LEFT_OUT.search(text)
+    if found is None:
+        return text.replace(handle, "")
+    head, tail = text[: found.start()], text[found.end() :]
+    return f"{head}{'…' * max(0, int(found[2]) - len(head) - len(tail))}{tail}"
+
+
+def difference_of(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """How a request differs from the recorded one, in words."""
+    if recorded["tools"] != asked["tools"]:
+        return f"the tools offered are {_list(asked['tools'])}, and were {_list(recorded['tools'])}"
+    for there, here in zip(recorded["new"], asked["new"], strict=False):
+        if there != here:
+            return f"a message of the {_WHO.get(here['type'], here['type'])} is {_said(here)}, and was {_said(there)}"
+    if len(recorded["new"]) != len(asked["new"]):
+        more, fewer = (asked, recorded) if len(asked["new"]) > len(recorded["new"]) else (recorded, asked)
+        message = more["new"][len(fewer["new"])]
+        was = "was not sent" if more is asked else "was sent, and is not now"
+        return f"a message of the {_WHO.get(message['type'], message['type'])} {was}: {_said(message)}"
+    if recorded["messages"] != asked["messages"]:
+        return f"it has {asked['messages']} messages, and had {recorded['messages']}"
+    return "what it repeats of earlier calls and results is not what was recorded"
+
+
+_WHO = {"human": "user", "system": "system"}
+_SHOWN = 120
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
