@@ -124,7 +124,6 @@ def make(
         typer.BadParameter: Something that was given can't be used; the message names the option.
         CommandError: There is no model.
     """
-    from taograph import Limits
     from taograph.cli.model import resolved
     from taograph.models.prices import model_name, price_of
     from taograph.models.resolving import default_model
@@ -141,11 +140,12 @@ def make(
             'that TAOGRAPH_PRICES names ({"model": {"input": 0.5, "output": 1.5}}, dollars for a million tokens)',
             param_hint="--cost",
         )
-    limits = Limits(**settings.limits)
     approve = _approve(settings.approve)
-    options = {"limits": limits, "system_prompt": settings.system, "approve": approve, "checkpointer": checkpointer}
+    options = {"system_prompt": settings.system, "approve": approve, "checkpointer": checkpointer}
     try:
         graph = factory(model, tools, **options)
+        if settings.limits:  # what is not said is the strategy's own
+            graph = factory(model, tools, **options, limits=replace(graph.limits, **settings.limits))
     except ValueError as error:
         if not str(error).startswith("approve="):
             raise
@@ -155,7 +155,7 @@ def make(
         tools={tool.name: tool for tool in tools},
         settings=replace(settings, model=settings.model or default_model()),
         model=model_name(model) or type(model).__name__,
-        limits=limits.to_dict(),
+        limits=graph.limits.to_dict(),
     )
 
 
