@@ -36,10 +36,12 @@ class Route:
     Attributes:
         strategy: The strategy to begin with: "direct", "react", or any other that the router has.
         why: The reason, in words.
+        plain: Whether ``direct`` is asked the question as it is, and not how sure it is of the answer.
     """
 
     strategy: str
     why: str
+    plain: bool = False
 
 
 Rule = Callable[[Asked], Route | None]
@@ -95,7 +97,7 @@ def required_tools(asked: Asked) -> Route | None:
 def courtesy(asked: Asked) -> Route | None:
     """All that is said is a greeting or thanks."""
     said = " ".join(re.sub(r"[^\w\s'-]", " ", asked.text.lower()).split())
-    return Route("direct", "a greeting or thanks") if said in COURTESIES else None
+    return Route("direct", "a greeting or thanks", plain=True) if said in COURTESIES else None
 
 
 def address(asked: Asked) -> Route | None:
@@ -105,7 +107,8 @@ def address(asked: Asked) -> Route | None:
 
 def given_text(asked: Asked) -> Route | None:
     """A text is to be translated, shortened or put in other words, and it is there."""
-    return Route("direct", "the text to work on is in the question") if _GIVEN.search(asked.text) else None
+    found = _GIVEN.search(asked.text)
+    return Route("direct", "the text to work on is in the question", plain=True) if found else None
 
 
 def named_tool(asked: Asked) -> Route | None:
@@ -162,9 +165,9 @@ def decide(asked: Asked, rules: Sequence[Rule]) -> Route | None:
 # Whether an answer will do.
 
 CONFIDENCE = (
-    "If you cannot know the answer, because it needs a source, data that is not here, what is new, or a computation "
-    'that you cannot do surely by yourself, answer "I don\'t know" and say what is missing. Write a last line below '
-    'your answer: "Confidence: high" if you are sure of it, "Confidence: low" if you are not.'
+    "Do not guess: where the answer needs a source, data that is not here, what is new, or a computation that you "
+    "cannot do surely by yourself, say what is missing instead. Below the answer write one more line: "
+    '"Confidence: high" if you are sure of it, "Confidence: low" if you are not.'
 )
 NO_WORDS = "I don't know."
 _LINE = re.compile(r"^[ \t>*_#-]*confidence[ \t*_]*[:：][ \t*_]*(\w+)[^\n]*$", re.IGNORECASE | re.MULTILINE)

@@ -84,9 +84,11 @@ class RouterState(StrategyState):
 
     Attributes:
         hops: The strategies that the run took, in order.
+        plain: Whether the question is asked as it is, without how sure the model is of its answer.
     """
 
     hops: list[Hop]
+    plain: bool
 
 
 class RouterOutput(StrategyOutput):
@@ -147,7 +149,8 @@ class Router:
             return {"hops": hops, "stop": end.stop, "answer": answer}
         hops.append(Hop(strategy=route.strategy, why=route.why, stop=None, spent=None))
         self._tell(here, hops)
-        return {"hops": hops}
+        # Where nothing could follow, it does not matter how sure the answer is.
+        return {"hops": hops, "plain": route.plain or self._following(DOUBT, hops) is None}
 
     def runs(self, name: str) -> Any:
         """The body of the node of a strategy."""
@@ -165,7 +168,7 @@ class Router:
                 given = instructed(asked, told, BOUNDARY, aside=True)
             else:
                 given = asked
-            if name == "direct":
+            if name == "direct" and not state["plain"]:
                 given = instructed(given, routes.CONFIDENCE, "confidence", aside=True)
             ended = yield from here.run(graph, graph.limits, given, name=name, about=hops[-1]["why"])
             messages = ended["messages"]

@@ -10,10 +10,11 @@ from plan_support import Script
 from reflexion_support import REFLECTING, last_text
 from support import CLOSING, asks
 
+from taograph.graphs.parts.chain_of_thought import THINK
 from taograph.graphs.parts.plan_prompts import PLAN
 from taograph.models import ScriptedModel, call
 
-CLASSIFYING, CONFIDENCE = "Decide how the question below", "Confidence: high"
+CLASSIFYING, CONFIDENCE = "Decide how the question below", '"Confidence: high"'
 
 
 def direct(answer: str, confidence: str = "high") -> str:
@@ -35,7 +36,7 @@ def kind(messages: Sequence[BaseMessage]) -> str:
         return "close"
     if any(words in told for words in (PLAN[:40], "The plan stands like this", "Your step: ")):
         return "plan"
-    for name, words in (("reflect", REFLECTING), ("direct", CONFIDENCE)):
+    for name, words in (("reflect", REFLECTING), ("direct", THINK[:40])):
         if words in told:
             return name
     return "form" if "required form" in last else "react"

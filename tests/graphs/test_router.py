@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from plan_support import Script
-from router_support import UNSURE, direct, kinds_of, routed
+from router_support import CONFIDENCE, UNSURE, direct, kind, kinds_of, routed
 from support import Way, asks, assert_acceptable, assert_ended, both_ways, broken, lookup, question, run, thread
 
 from taograph import Limits, create_react_graph
@@ -116,6 +116,25 @@ def test_without_tools_it_is_direct() -> None:
     model = routed()
     result = create_router_graph(model).invoke(question("What is the weather today?"))
     assert_ended(result, "final", model)
+    assert path(result) == ["direct"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "wanted"),
+    [
+        ("Hi!", {}, False),
+        ("Translate to German: good news", {}, False),
+        (HARD, {}, True),
+        (HARD, {"strategies": ("direct",)}, False),
+        (HARD, {"hops": 1}, False),
+    ],
+)
+def test_how_sure_an_answer_is_is_asked_where_it_matters(asked: str, options: dict[str, Any], wanted: bool) -> None:
+    model = routed()
+    result = create_router_graph(model, [lookup], **options).invoke(question(asked))
+    assert_ended(result, "final", model)
+    request = next(r for r in model.requests if kind(r.messages) == "direct")
+    assert (CONFIDENCE in request.messages[-1].text) == wanted
     assert path(result) == ["direct"]
 
 
