@@ -58,7 +58,7 @@ class Check:
 
 def all_checks() -> Iterator[Check]:
     """Run every check; one that breaks is a finding too."""
-    for check in (python, packages, extras, model, local_models, keys, search, cache, data, documents, servers):
+    for check in (python, packages, extras, model, local_models, keys, search, cache, data, trace, documents, servers):
         try:
             yield from check()
         except Exception as error:  # noqa: BLE001 - a broken check must not hide the others
@@ -221,6 +221,40 @@ def data() -> Iterator[Check]:
         yield Check("threads", "note", f"{trouble}; --thread can't work", "set TAOGRAPH_DATA to another folder")
     else:
         yield Check("threads", "ok", f"{data_folder()}")
+
+
+def trace() -> Iterator[Check]:
+    """Where runs are recorded, and what is due to be deleted there."""
+    from taograph.trace.configured import WHERE, configuration, own_url, stops
+    from taograph.trace.retention import purge
+    from taograph.trace.stores import open_store
+
+    named = os.environ.get(WHERE, "").strip()
+    try:
+        found = configuration(default=own_url())
+    except ValueError as error:
+        yield Check("trace", "fail" if stops() else "note", f"runs are not recorded: {error}", "mend what it says")
+        return
+    if found is None:
+        yield Check("trace", "note", f"off ({WHERE}={named}): runs are not recorded", f"unset {WHERE}")
+        return
+    said = [f"{redact(found.url)} ({WHERE})" if named else redact(found.url), *found.in_words()]
+    try:
+        store = open_store(found.url, read_only=True)
+    except FileNotFoundError:
+        yield Check("trace", "ok", "; ".join([*said, "nothing recorded yet"]))
+        return
+    except (OSError, ValueError) as error:
+        yield Check("trace", "fail" if stops() else "note", f"{said[0]} can't be used: {error}", "name another place")
+        return
+    try:
+        due = purge(store)
+    finally:
+        store.close()
+    if due:
+        yield Check("trace", "note", "; ".join([*said, f"{count(len(due), 'trace')} to be deleted"]), "tao trace purge")
+    else:
+        yield Check("trace", "ok", "; ".join(said))
 
 
 def documents() -> Iterator[Check]:

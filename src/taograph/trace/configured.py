@@ -56,6 +56,17 @@ class Configured:
     url: str
     settings: Settings
 
+    def in_words(self) -> list[str]:
+        """What is recorded, and how, in a few words each."""
+        settings = self.settings
+        days = settings.keep_days
+        what = "without secrets" if settings.redactor is None else "without secrets and personal data"
+        return [
+            "kept for ever" if days is None else f"kept {days} days",
+            what if settings.content else "sizes and hashes only",
+            *(["signed"] if settings.key else []),
+        ]
+
 
 def configuration(given: str | None = None, *, default: str | None = None) -> Configured | None:
     """What is to be recorded; None for nothing.
