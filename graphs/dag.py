@@ -19,6 +19,7 @@ from taograph.graphs.loop.fetching import fetched
 from taograph.graphs.loop.finishing import finish
 from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
+from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
 from taograph.graphs.loop.state import ActInput, Input, Output, State
 from taograph.graphs.loop.trajectory import feedback, instructed
@@ -27,6 +28,7 @@ from taograph.graphs.parts.chain_of_thought import as_answer, thought_and_answer
 from taograph.graphs.parts.joining import JOIN_AGAIN, Joined, join_request, read_join, tasks_request
 from taograph.graphs.parts.planned import Plan, call_ids, parameters_of, plan_of, results_of
 from taograph.graphs.parts.references import TASK
+from taograph.graphs.parts.tasks import JOIN
 from taograph.graphs.protocols.native import text_of
 from taograph.tools.catalog import default_tools
 
@@ -37,6 +39,7 @@ class DagState(State):
     plan: Plan
 
 
+@a_strategy
 def create_dag_graph(
     model: Model, tools: Tools = (), *, replans: int = 1, **options: Unpack[Options]
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -62,6 +65,8 @@ def create_dag_graph(
     if isinstance(replans, bool) or not isinstance(replans, int) or replans < 0:
         raise ValueError(f"replans={replans!r}: give a whole number, 0 or more")
     agent = agent_of(model, tools, options, name="dag")
+    if JOIN in agent.by_name:
+        raise ValueError(f"a tool is named {JOIN!r}, which is how a plan ends: rename it")
     parameters = parameters_of(agent.tools)
 
     def plan(here: Stage, state: DagState) -> Steps[dict[str, Any]]:

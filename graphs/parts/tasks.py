@@ -24,6 +24,8 @@ from taograph.graphs.parts.planned import Parameters, Planned, planned
 from taograph.graphs.parts.references import TASK
 from taograph.graphs.protocols.arguments import value_at
 
+JOIN = "join"
+"""What ends a plan, written as a call."""
 MOST_TASKS = 100
 _MOST_CHARS = 20_000
 _SHOWN_CHARS = 200

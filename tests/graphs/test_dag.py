@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,13 +11,20 @@ from typing import Any
 
 import httpx
 import pytest
+from fake_openai_server import Reply
+from http_support import Made, assert_concluded, both_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from stream_support import Streams, of
 from support import Way, assert_acceptable, assert_ended, both_ways, pending, question, run, thread
+from typing_extensions import TypedDict
 
 from taograph import Limits, checkpoints, tool
 from taograph.cancel import Cancellation
@@ -89,6 +97,10 @@ def fail(query: str) -> str:
         query: Anything.
     """
     raise RuntimeError(f"a secret about {query}")
+
+
+def with_name(name: str) -> Any:
+    return search.model_copy(update={"name": name})
 
 
 def plan(*calls: str, first: int = 1) -> str:
@@ -517,8 +529,50 @@ def test_after_a_crash_nothing_is_paid_or_run_twice(way: Way, effects: Any, tmp_
 
 
 @both_ways
-def test_what_must_not_be_repeated_waits_for_the_whole_plan_where_it_is_stored(way: Way, tmp_path: Path) -> None:
-    sent: list[str] = []
+@pytest.mark.parametrize("effects", ["none", "idempotent"])
+def test_what_was_done_before_the_plan_was_complete_survives_a_crash(way: Way, effects: Any, tmp_path: Path) -> None:
+    runs: list[str] = []
+    crashes = [True]
+    second = threading.Event()
+
+    @tool(effects=effects)
+    def note(text: str) -> str:
+        """Note something.
+
+        Args:
+            text: What.
+        """
+        runs.append(text)
+        if text != "a":
+            second.set()
+        return "n"
+
+    @tool(effects="none")
+    def break_down(text: str) -> str:
+        """Break down once.
+
+        Args:
+            text: Anything.
+        """
+        if crashes:
+            crashes.clear()
+            raise Crash
+        return "whole"
+
+    pieces = ['1. note("a")\n2. note("b$1")\n', lambda: second.wait(LONG), '3. break_down("$2")\n4. join()']
+    with checkpoints.open(f"sqlite:///{tmp_path / 'c.db'}") as saver:
+        model = Writing(replies=["", finish("Fine.")], pieces=pieces)
+        graph = create_dag_graph(model, [note, break_down], checkpointer=saver)
+        with pytest.raises(Crash):
+            run(way, graph, question(), thread())
+        result = run(way, graph, None, thread())
+        assert_ended(result, "final")
+        assert len(model.requests) == 2
+        assert runs == ["a", "bn"]
+        assert observed(result) == {"t1": "n", "t2": "n", "t3": "whole"}
+
+
+def test_what_must_not_be_repeated_waits_for_the_whole_plan_where_it_is_stored(steps: Streams) -> None:
     looked = threading.Event()
 
     @tool(effects="once")
@@ -528,7 +582,6 @@ def test_what_must_not_be_repeated_waits_for_the_whole_plan_where_it_is_stored(w
         Args:
             text: What.
         """
-        sent.append(text)
         return "sent"
 
     @tool(effects="none")
@@ -538,18 +591,22 @@ def test_what_must_not_be_repeated_waits_for_the_whole_plan_where_it_is_stored(w
         Args:
             text: At what.
         """
-        looked.set()
+        if text == "seen":
+            looked.set()
         return "seen"
 
-    def early() -> None:
-        assert looked.wait(LONG)
-        assert sent == []
+    def order(**options: Any) -> list[str]:
+        looked.clear()
+        pieces = ['1. send("a")\n2. look("b")\n3. look("$2")\n', lambda: looked.wait(LONG), "4. join()"]
+        model = Writing(replies=["", finish("Fine.")], pieces=pieces)
+        events = steps(create_dag_graph(model, [send, look], **options), question(), thread())
+        assert events[-1]["text"] == "Fine."
+        told = [e.get("id", "the plan") for e in events if e["type"] in ("action", "budget")]
+        return told[: told.index("t1") + 1]
 
-    model = Writing(replies=["", finish("Fine.")], pieces=['1. send("a")\n', '2. look("b")\n', "3.", early, " join()"])
-    with checkpoints.open(f"sqlite:///{tmp_path / 'c.db'}") as saver:
-        result = run(way, create_dag_graph(model, [send, look], checkpointer=saver), question(), thread())
-    assert_ended(result, "final", model)
-    assert sent == ["a"]
+    with checkpoints.open("sqlite://") as saver:
+        assert order(checkpointer=saver) == ["t2", "t3", "the plan", "t1"]
+    assert "the plan" not in order(), "nothing can be held to where nothing is stored"
 
 
 @both_ways
@@ -586,7 +643,8 @@ def test_a_planner_that_begins_anew_after_a_failure(way: Way) -> None:
 
 @both_ways
 def test_cancelled_while_it_plans_and_calls(way: Way) -> None:
-    begun, ended = threading.Event(), []
+    begun, ended = threading.Event(), threading.Event()
+    hung: list[str] = []
 
     @tool(effects="none", timeout=None)
     async def hang(name: str) -> str:
@@ -595,11 +653,12 @@ def test_cancelled_while_it_plans_and_calls(way: Way) -> None:
         Args:
             name: Anything.
         """
+        hung.append(name)
         begun.set()
         try:
             await asyncio.sleep(300)
         finally:
-            ended.append(name)
+            ended.set()
         return name
 
     with Cancellation() as cancel:
@@ -607,15 +666,14 @@ def test_cancelled_while_it_plans_and_calls(way: Way) -> None:
         def stop() -> None:
             assert begun.wait(LONG)
             cancel.request("enough")
-            threading.Event().wait(0.05)
 
-        model = Writing(replies=["", "x"], pieces=['1. search("x")\n2. hang("a")\n3. hang("$1")\n', stop, "4. join()"])
-        result = run(way, create_dag_graph(model, [hang, search]), question())
+        pieces = ['1. search("x")\n2. hang("$1")\n3. hang("$2")\n', stop, "4. join()"]
+        result = run(way, create_dag_graph(Writing(replies=["", "x"], pieces=pieces), [hang, search]), question())
     assert_ended(result, "cancelled")
-    assert "cancelled" in observed(result)["t2"]
+    assert ended.wait(LONG), "it was left running"
+    assert hung == ["found <x>"]
     assert observed(result)["t1"] == "found <x>"
-    assert set(ended) <= {"a"}
-    assert len(ended) == 1
+    assert "cancelled" in observed(result)["t2"]
 
 
 @both_ways
@@ -742,4 +800,88 @@ def test_it_is_a_strategy_like_the_others() -> None:
     assert STRATEGIES["dag"] is create_dag_graph
     model = ScriptedModel(replies=["1. join()", "Four."])
     assert create_dag_graph(model).invoke(question())["answer"] == "Four."
+    with pytest.raises(ValueError, match="'join'"):
+        create_dag_graph(model, [with_name("join")])
     assert {"plan", "work", "act", "join", "finish"} <= set(create_dag_graph(None).get_graph().nodes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_plan_gives_what_one_call_after_the_other_would(data: st.DataObject) -> None:
+    number = data.draw(st.integers(1, 7))
+    needs = [
+        data.draw(st.lists(st.integers(1, max(1, n - 1)), max_size=2)) if n > 1 else [] for n in range(1, number + 1)
+    ]
+    fails = {n for n in range(1, number + 1) if data.draw(st.integers(0, 5)) == 0}
+    calls = [
+        f'{"fail" if n in fails else "search"}("{n}{"".join(f" ${m}" for m in needs[n - 1])}")'
+        for n in range(1, number + 1)
+    ]
+    text = plan(*calls)
+    cuts = sorted({0, len(text), *data.draw(st.lists(st.integers(0, len(text)), max_size=6))})
+    pieces = [text[start:end] for start, end in itertools.pairwise(cuts)]
+    model = Writing(replies=["", finish("Fine.")], pieces=pieces)
+    config = {"max_concurrency": data.draw(st.sampled_from([None, 1, 2]))}
+    result = run(
+        data.draw(st.sampled_from(["invoke", "ainvoke"])), create_dag_graph(model, [search, fail]), question(), config
+    )
+    assert_ended(result, "final", model)
+    expected: dict[int, str | None] = {}
+    for n in range(1, number + 1):
+        inputs = [expected[m] for m in needs[n - 1]]
+        fine = n not in fails and None not in inputs
+        expected[n] = f"found <{' '.join([str(n), *map(str, inputs)])}>" if fine else None
+    statuses = {m.tool_call_id: m for m in result["messages"] if isinstance(m, ToolMessage)}
+    assert list(statuses) == [f"t{n}" for n in range(1, number + 1)]
+    for n, wanted in expected.items():
+        assert (statuses[f"t{n}"].status == "error") == (wanted is None)
+        assert wanted is None or statuses[f"t{n}"].text == wanted
+
+
+@both_pairs
+def test_over_the_wire(serve: Any, made: Made, way: Way) -> None:
+    begun = threading.Event()
+
+    @tool(effects="none")
+    def note(what: str) -> str:
+        """Note.
+
+        Args:
+            what: What.
+        """
+        begun.set()
+        return f"noted {what}"
+
+    server = serve(Reply(plan('note("a")', 'note("b $1")'), pace=0.001), finish("Fine."))
+    result = run(way, create_dag_graph(made(server), [note]), question())
+    assert_concluded(result, "final", server)
+    assert server.requests[0].get("stream"), "the plan was not streamed"
+    assert not server.requests[1].get("stream")
+    assert observed(result) == {"t1": "noted a", "t2": "noted b noted a"}
+    assert result["spent"]["input_tokens"] > 0
+
+
+class Outer(TypedDict):
+    answer: str
+    rejected: bool
+
+
+@both_ways
+def test_as_a_node_of_another_graph_with_an_approval_in_it(way: Way, tmp_path: Path) -> None:
+    with checkpoints.open(f"sqlite:///{tmp_path / 'a.db'}") as saver:
+        model = ScriptedModel(replies=[plan('search("a")', "multiply(3)", 'search("$2")'), finish("Fine.")])
+        inner = create_dag_graph(model, [search, multiply], approve=["multiply"])
+
+        async def ainside(state: Outer) -> dict[str, Any]:
+            return {"answer": (await inner.ainvoke(question()))["answer"]}
+
+        def inside(state: Outer) -> dict[str, Any]:
+            return {"answer": inner.invoke(question())["answer"]}
+
+        builder = StateGraph(Outer).add_node("inside", RunnableLambda(inside, ainside))
+        graph = builder.add_edge(START, "inside").add_edge("inside", END).compile(checkpointer=saver)
+        (asked,) = pending(run(way, graph, {"answer": ""}, thread()))
+        assert asked.value["tool"] == "multiply"
+        result = run(way, graph, Command(resume={asked.id: "approve"}), thread())
+        assert result["answer"] == "Fine."
+        assert len(model.requests) == 2

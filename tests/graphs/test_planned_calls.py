@@ -1,8 +1,9 @@
-"""The pure parts of planned calls: a plan of ReWOO's, references, circles. For any input, and in linear time."""
+"""The pure parts of planned calls: plans in the papers' forms, references, circles. For any input, in linear time."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 from typing import Any
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taograph.graphs.parts.evidence import PlanError, linked_plan, parse_plan
+from taograph.graphs.parts.joining import Joined, read_join
 from taograph.graphs.parts.planned import Plan, Result, call_of, is_settled, planned
 from taograph.graphs.parts.references import EVIDENCE, TASK, filled_in, references
+from taograph.graphs.parts.tasks import PlanReader, read_plan
 
 PARAMETERS: dict[str, Any] = {
     name: {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]} for name in ("search", "look")
@@ -201,3 +204,84 @@ def test_every_call_can_be_made_or_says_why_not(needs: dict[int, list[int]]) -> 
     for _ in needs:
         fine |= {id for id, of in needs.items() if set(of) <= fine}
     assert {task["id"] for task in tasks if not results[task["call"]].failed} == fine
+
+
+TASK_PARAMETERS: dict[str, Any] = {
+    "search": {"type": "object", "properties": {"query": {"type": "string"}, "most": {}}},
+    "look": {"type": "object", "properties": {}},
+}
+LINES = st.lists(
+    st.sampled_from(
+        ['1. search("a")', "2. search(", '"b\n', "$1", '")', "\n", "3. look()", "Thought: x", ", most=", "[1, {", "}]",
+         "'", "join()", "<think>", "</think>", "\\", " ", "x", "12. nope(1)", "(", ")", "```"],
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(LINES, st.lists(st.integers(0, 200), max_size=8))
+def test_a_plan_is_the_same_in_whatever_pieces_it_comes(pieces: list[str], cuts: list[int]) -> None:
+    text = "".join(pieces)
+    whole, reader = read_plan(text, TASK_PARAMETERS)
+    other = PlanReader(TASK_PARAMETERS)
+    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    read = [task for start, end in itertools.pairwise(places) for task in other.feed(text[start:end])]
+    assert [*read, *other.end()] == whole
+    assert other.joined == reader.joined
+    json.dumps(whole)
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), WORDS, VALUES), max_size=6), st.booleans())
+def test_arguments_come_back_as_they_were(tasks: list[tuple[int, str, Any]], by_name: bool) -> None:
+    named = "query={}, most={}" if by_name else "{}, {}"
+    lines = [f"{id}. search({named.format(json.dumps(text), json.dumps(value))})" for id, text, value in tasks]
+    read, reader = read_plan("\n".join([*lines, "9. join()"]), TASK_PARAMETERS)
+    assert reader.joined
+    assert [(task["id"], task["input"]) for task in read] == [
+        (id, {"query": text, "most": value}) for id, text, value in tasks
+    ]
+
+
+@given(WORDS.filter(lambda text: "\\" not in text and text.isprintable()))
+def test_a_text_as_python_writes_it(text: str) -> None:
+    (task,) = read_plan(f"1. search({text!r})", TASK_PARAMETERS)[0]
+    assert task["input"] == {"query": text}
+
+
+@pytest.mark.parametrize(
+    "piece", ['1. search("a")\n', "1. search(\n", "x\n", '"', "1. search('\n", "(", "Thought: x\n"]
+)
+def test_the_time_of_reading_tasks_grows_with_the_length(piece: str) -> None:
+    def seconds(times: int) -> float:
+        best = 9.0
+        for _ in range(3):
+            began = time.process_time()
+            reader = PlanReader(TASK_PARAMETERS)
+            for _ in range(times):
+                reader.feed(piece)
+            reader.end()
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert seconds(20_000) < 100 * max(seconds(2_000), 0.001)
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("Thought: x\nAction: Finish(42 (or so) items)", Joined(False, "x", "42 (or so) items")),
+        ('Action: Replan("more")', Joined(True, "", "more")),
+        ('Thought: a\nb\nAction: Finish("it\'s")', Joined(False, "a\nb", "it's")),
+        ("Because so.\nFinish(a)\n", Joined(False, "Because so.", "a")),
+        ("**Action:** Finish: 4", Joined(False, "", "4")),
+        ("Thought: t\nAction: Finish()", Joined(False, "t", "t")),
+        ("Action: Finish(two\nlines (yes))", Joined(False, "", "two\nlines (yes)")),
+        ("To finish (as planned) it is 4.", Joined(False, "", "")),
+    ],
+)
+def test_what_the_joiner_decides(said: str, read: Joined) -> None:
+    assert read_join(said, may_replan=True) == read
+    if read.replan:
+        with pytest.raises(ValueError, match="no other plan"):
+            read_join(said, may_replan=False)
