@@ -168,17 +168,24 @@ def _from_json(item: str | Mapping[str, Any]) -> Listed:
     if isinstance(item, str):
         read = _read_lines([item], _NUMBERED)
         return read[0] if len(read) == 1 else _listed(None, [item])
-    number = next((found for key in _ID_KEYS if (found := _whole(item.get(key))) is not None), None)
+    number = next((found for key in _ID_KEYS if (found := whole_number(item.get(key))) is not None), None)
     task = next((str(item[key]) for key in _TASK_KEYS if isinstance(item.get(key), str) and item[key].strip()), "")
     key = next((key for key in _NEEDS_KEYS if key in item), None)
     if key is None:
         return Listed(number, task, None)
-    given = item[key] if isinstance(item[key], list) else [item[key]]
-    needs = [found for one in given if (found := _whole(one)) is not None]
-    return Listed(number, task, tuple(needs))
+    return Listed(number, task, tuple(needed_numbers(item[key])))
 
 
-def _whole(value: Any) -> int | None:
+def needed_numbers(value: Any) -> list[int]:
+    """The numbers of the steps that a step needs, from what a model wrote; -1 for what names no step."""
+    if isinstance(value, str):
+        found = _numbers(value)
+        return [-1] if found is None else list(found)
+    given = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [-1 if number is None else number for number in map(whole_number, given)]
+
+
+def whole_number(value: Any) -> int | None:
     """A step's number from what a model wrote: 2, "2", "step 2", "#E2"."""
     if isinstance(value, bool) or value is None:
         return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from taograph.calls import Steps
 from taograph.graphs.loop.agent import Agent, check_prices
@@ -19,7 +19,7 @@ from taograph.graphs.loop.subruns import Subrun
 from taograph.graphs.loop.trajectory import feedback, feedback_kind, instructed, is_feedback, user_turn
 from taograph.graphs.loop.window import first_place
 from taograph.graphs.parts.chain_of_thought import thought_and_answer
-from taograph.graphs.parts.plan_lists import is_labelled, read_steps
+from taograph.graphs.parts.plan_lists import is_labelled, needed_numbers, read_steps, whole_number
 from taograph.graphs.parts.plan_prompts import ANSWER, WRONG_CHOICE, WRONG_LIST, ask_choice, ask_plan, work_for
 from taograph.graphs.parts.plans import Checked, Listed, PlanStep, Standing, checked, head, told_plan
 from taograph.graphs.protocols import parse_step
@@ -35,9 +35,11 @@ _RESULT = "taograph_step"
 class StepForm(BaseModel):
     """A step of a plan."""
 
-    id: int = Field(0, description="Its number.")
+    id: Annotated[int, BeforeValidator(lambda value: whole_number(value) or 0)] = Field(0, description="Its number.")
     task: str = Field(description="One thing to find out or to do, in words that can be understood alone.")
-    needs: list[int] = Field(default_factory=list, description="Numbers of the steps whose results it needs.")
+    needs: Annotated[list[int], BeforeValidator(needed_numbers)] = Field(
+        default_factory=list, description="Numbers of the steps whose results it needs."
+    )
 
 
 class Plan(BaseModel):

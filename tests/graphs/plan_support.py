@@ -75,6 +75,8 @@ class Script:
                 return self._planned(self.plans.pop(0))
             case "choice":
                 said = self.choices.pop(0)
+                if callable(said):
+                    return said
                 return self._answered(said) if isinstance(said, str) else self._planned(said, "AnswerOrPlan")
             case "answer":
                 return f"Final Answer: {self.choices.pop(0)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from plan_support import ASKED, COMPARED, Script, a_plan, act, asked_for, kind_o
 from pydantic import BaseModel
 from support import Way, assert_acceptable, assert_ended, both_ways, lookup, question, run, thread
 
-from taograph import Context, Limits, checkpoints
+from taograph import Context, Limits, checkpoints, tool
+from taograph.cancel import Cancellation
 from taograph.graphs.plan_execute import create_plan_execute_graph
 from taograph.models import FlatPrice, ScriptedModel, set_price
 
@@ -135,6 +137,45 @@ def test_a_run_that_was_stopped_goes_on(way: Way, steps: int) -> None:
     for done in (s["task"] for s in before["plan"] if s["status"] == "done"):
         assert kinds.count(done) <= 3
     assert_acceptable(result["messages"])
+
+
+@both_ways
+def test_a_run_that_was_cancelled_goes_on(way: Way) -> None:
+    cancel, for_ever = Cancellation(), threading.Event()
+
+    @tool(effects="none", timeout=60)
+    def wait() -> str:
+        """Wait."""
+        cancel.request("enough")
+        for_ever.wait(60)
+        return "never told"
+
+    script = Script(work={"compare": [act("wait", {}), "A > B"]})
+    model, graph = planned(script, [wait], checkpointer=InMemorySaver())
+    try:
+        with cancel:
+            before = run(way, graph, question(ASKED), thread())
+    finally:
+        for_ever.set()
+    assert_ended(before, "cancelled")
+    assert statuses(before) == {1: "done", 2: "done", 3: "pending"}
+    result = run(way, graph, AGAIN, thread())
+    assert_ended(result, "final", model)
+    assert asked_for(model)[-2:] == ["compare", "choice"]
+    assert statuses(result) == {1: "done", 2: "done", 3: "done"}
+
+
+def test_a_planner_that_was_down_is_asked_again_and_nothing_else(saver: Any) -> None:
+    def down(messages: list[Any]) -> Any:
+        raise ConnectionError("no route")
+
+    script = Script(choices=[down, "A is bigger"])
+    model, graph = planned(script, checkpointer=saver, limits=Limits(steps=50, model_retries=0))
+    assert_ended(graph.invoke(question(ASKED), thread()), "model_error")
+    asked = len(model.requests)
+    result = graph.invoke(AGAIN, thread())
+    assert_ended(result, "final")
+    assert asked_for(model)[asked:] == ["choice"]
 
 
 def test_a_step_that_was_cut_short_is_told_what_it_had_found(saver: Any) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taograph.graphs.loop.structure import WrongForm
-from taograph.graphs.parts.plan_lists import is_labelled, read_steps
+from taograph.graphs.parts.plan_lists import is_labelled, needed_numbers, read_steps
 from taograph.graphs.parts.plans import Listed, PlanStep, Standing, checked, is_same, merge_plan, normalized, told_plan
 
 Written = tuple[int | None, str, tuple[int, ...] | None]
@@ -86,6 +86,22 @@ def test_what_says_that_it_is_a_plan() -> None:
     assert is_labelled('["a", "b"]')
     assert not is_labelled("1. a\n2. b")
     assert not is_labelled("The plan: none")
+
+
+@pytest.mark.parametrize(
+    ("written", "needs"),
+    [
+        ([1, "2", "step 3"], [1, 2, 3]),
+        ("1, 2", [1, 2]),
+        ("none", []),
+        (None, []),
+        (4, [4]),
+        (["find A"], [-1]),
+        ("find A", [-1]),
+    ],
+)
+def test_what_a_step_needs_is_read(written: Any, needs: list[int]) -> None:
+    assert needed_numbers(written) == needs
 
 
 # What makes a plan sound

@@ -317,3 +317,27 @@ def test_steps_are_shared_exactly_over_questions(make: Make, steps: int, tmp_pat
         assert_ended(result, "final" if steps == 9 else "step_limit")
         assert turns(model) == result["stop"]["step"] == min(steps, 8)
         assert_acceptable(result["messages"])
+
+
+@both_ways
+@levels
+@pytest.mark.parametrize("calls", [4, 6, 8])
+def test_tool_calls_are_shared_exactly_over_questions(way: Way, make: Make, calls: int) -> None:
+    """Each part asks, and looks something up when it is answered; the questions have taken four calls."""
+    counted = Counting()
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        seen = sum(message.type == "tool" for message in messages)
+        if seen == 0:
+            return asks(call("ask_person", {"question": str(messages[0].text)}))
+        return asks(call("count", {"what": str(messages[0].text)})) if seen == 1 else "done"
+
+    model = ScriptedModel(replies=[closes_or(reply)], repeat=True)
+    limits = Limits(steps=100, tool_calls=calls)
+    graph = make(model, [ask_person, counted.tool], limits=limits, checkpointer=InMemorySaver())
+    result = run(way, graph, question("it"), thread())
+    while asked := pending(result):
+        result = run(way, graph, Command(resume={asked[-1].id: "yes"}), thread())
+    assert_ended(result, "final" if calls == 8 else "tool_call_limit", model)
+    assert result["spent"]["tool_calls"] == calls
+    assert len(counted.calls) == calls - 4
