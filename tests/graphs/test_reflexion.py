@@ -83,6 +83,19 @@ def test_the_messages_are_the_trials_each_behind_its_reflection() -> None:
     assert messages[-1].text == "good"
 
 
+@both_ways
+def test_calls_of_two_trials_with_the_same_id_are_told_apart(way: Way) -> None:
+    def looks(said: str) -> Any:
+        return lambda m: said if m[-1].type == "tool" else asks(call("lookup", {"name": said}, id="same"))
+
+    model = tries(looks("bad"), looks("worse"), looks("good"))
+    result = run(way, create_reflexion_graph(model, [lookup], evaluate=good), question())
+    assert_ended(result, "final", model)
+    assert result["answer"] == "good"
+    assert len({m.tool_call_id for m in result["messages"] if m.type == "tool"}) == 3
+    assert verdicts(result) == ["failed", "failed", "passed"]
+
+
 def test_a_reflector_of_its_own_reflects() -> None:
     model = tries("bad", "good")
     other = ScriptedModel(replies=["Look closer."], usage=(7, 3))

@@ -86,6 +86,25 @@ def test_a_run_that_a_limit_ended_goes_on_from_where_it_was(way: Way, steps: int
         assert_acceptable(request.messages)
 
 
+@pytest.mark.parametrize("failing", range(1, 9))
+def test_a_run_whose_model_was_down_goes_on(failing: int, saver: Any) -> None:
+    inner, calls = tries("bad", "worse", "good").replies[0], itertools.count(1)
+
+    def reply(messages: list[Any]) -> Any:
+        if next(calls) == failing:
+            raise ValueError("down")
+        return inner(messages)
+
+    model = ScriptedModel(replies=[reply], repeat=True)
+    graph = create_reflexion_graph(model, [lookup], evaluate=good, checkpointer=saver)
+    assert_ended(graph.invoke(question(), thread()), "model_error")
+    result = graph.invoke({"messages": []}, thread())
+    assert_ended(result, "final", model)
+    assert len(model.requests) == 9, "eight calls, and the one that failed"
+    assert verdicts(result) == ["failed", "failed", "passed"]
+    assert result["answer"] == "good"
+
+
 def test_going_on_with_the_same_limit_is_refused(saver: Any) -> None:
     model = tries("bad", "good")
     graph = create_reflexion_graph(model, [lookup], evaluate=good, limits=Limits(steps=2), checkpointer=saver)

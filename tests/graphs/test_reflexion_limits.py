@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel
-from reflexion_support import good, kinds_of, last_text, tries, verdicts
+from reflexion_support import good, kinds_of, last_text, trial_of, tries, verdicts
 from stream_support import Streams, of
 from support import (
     Way,
@@ -118,6 +120,37 @@ def test_tokens_money_and_calls_are_those_of_the_run(limits: Limits, reason: str
     assert spent["input_tokens"] + spent["output_tokens"] <= (limits.tokens or 10**9)
     assert spent["cost"] <= (limits.cost or 1.0)
     assert spent["tool_calls"] <= (limits.tool_calls or 100)
+
+
+class Hanging(ScriptedModel):
+    """A model that does not reply in the second trial."""
+
+    over: Any = None
+
+    def _stream(self, messages: Any, *args: Any, **more: Any) -> Any:
+        if trial_of(messages) == 2:
+            self.over.wait(20)
+        return super()._stream(messages, *args, **more)
+
+    async def _astream(self, messages: Any, *args: Any, **more: Any) -> Any:
+        if trial_of(messages) == 2:
+            await asyncio.sleep(20)
+        async for chunk in super()._astream(messages, *args, **more):
+            yield chunk
+
+
+@both_ways
+def test_the_time_is_that_of_the_run_and_a_trial_in_flight_is_cut(way: Way) -> None:
+    over = threading.Event()
+    model = Hanging(replies=tries("bad").replies, repeat=True, over=over)
+    graph = create_reflexion_graph(model, [lookup], evaluate=good, limits=Limits(seconds=2))
+    result = run(way, graph, question())
+    over.set()
+    assert_ended(result, "deadline")
+    assert result["answer"] == "bad"
+    assert "the answer of trial 1 is given" in result["stop"]["detail"]
+    assert verdicts(result) == ["failed", "cut"]
+    assert "close" not in kinds_of(model)
 
 
 def test_what_the_trials_spent_is_spent_by_the_run() -> None:

@@ -110,6 +110,25 @@ def test_a_strategy_that_plans_is_begun_again_with_what_it_left(saver: Any) -> N
     assert_acceptable(first.messages)
 
 
+@pytest.mark.parametrize("failing", range(1, 5))
+def test_a_run_whose_model_was_down_goes_on(failing: int, saver: Any) -> None:
+    inner, calls = routed(at_once=UNSURE).replies[0], itertools.count(1)
+
+    def reply(messages: list[Any]) -> Any:
+        if next(calls) == failing:
+            raise ValueError("down")
+        return inner(messages)
+
+    model = ScriptedModel(replies=[reply], repeat=True)
+    graph = create_router_graph(model, [lookup], checkpointer=saver)
+    assert_ended(graph.invoke(question(HARD), thread()), "model_error")
+    result = graph.invoke({"messages": []}, thread())
+    assert_ended(result, "final", model)
+    assert len(model.requests) == 5, "four calls, and the one that failed"
+    assert result["answer"] == "found"
+    assert result["spent"]["tool_calls"] == 1
+
+
 def test_going_on_with_the_same_limit_is_refused(saver: Any) -> None:
     model = routed(at_once=UNSURE)
     graph = create_router_graph(model, [lookup], limits=Limits(steps=2), checkpointer=saver)
