@@ -30,6 +30,7 @@ from taograph.graphs.parts.planned import Plan, call_ids, parameters_of, plan_of
 from taograph.graphs.parts.references import TASK
 from taograph.graphs.parts.tasks import JOIN
 from taograph.graphs.protocols.native import text_of
+from taograph.served import served
 from taograph.tools.catalog import default_tools
 
 
@@ -150,4 +151,4 @@ def create_dag_graph(
     return compiled(builder, agent, options)
 
 
-graph = create_dag_graph(None, default_tools())
+graph = served(create_dag_graph(None, default_tools()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from driving import multiplying, question
 from fake_openai_server import FakeOpenAI, Reply
 from langgraph_sdk import get_sync_client
 
-from taograph.trace import open_store
+from taograph.trace import Recorder, open_store
 from taograph.trace.reading import entries, runs, summarize
 from taograph.trace.verifying import verify
 
@@ -20,6 +22,24 @@ CONFIG: dict[str, Any] = {
     "dependencies": [str(ROOT)],
     "graphs": {"react": f"{ROOT}/graphs/react.py:graph", "hybrid": f"{ROOT}/graphs/hybrid.py:graph"},
 }
+
+
+SERVED = json.loads((ROOT / "langgraph.json").read_text("utf-8"))["graphs"]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_every_served_graph_is_recorded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, _, variable = SERVED[name]["path"].partition(":")
+    for url, wanted in (("", 0), ("none", 0), (f"sqlite:///{tmp_path}/t.db", 1)):
+        monkeypatch.setenv("TAOGRAPH_TRACE", url)
+        spec = importlib.util.spec_from_file_location(f"served_{name}", ROOT / file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        callbacks = getattr(module, variable).config.get("callbacks") or []
+        assert sum(isinstance(each, Recorder) for each in callbacks) == wanted
+    assert not list(tmp_path.iterdir())
 
 
 def test_runs_are_recorded_with_their_thread_and_nothing_blocks(tmp_path: Path) -> None:
