@@ -12,6 +12,7 @@ from taograph.trace.replays.recorded import Happened, Phase, Task, canonical
 
 # Calls of models are compared by their requests, when they are made; failures of tools by what the model was shown.
 _NOT_COMPARED = frozenset(("run_started", "model_asked", "model_replied", "model_failed", "tool_failed", "gap"))
+_CALLS = ("action", "observation", "approval_answered")
 # fmt: off
 _NOT_SAID = frozenset((
     "thread", "user", "run", "path", "task", "at", "seconds", "size", "call", "handle", "numbers", "input_tokens",
@@ -108,13 +109,25 @@ def _in_lane(
 
 
 def _lanes(events: Sequence[Happened], *, ended: bool) -> Mapping[Task, list[Happened]]:
+    """The events by what is done one after the other: each task, each call of a task, its plan."""
     found: dict[Task, list[Happened]] = defaultdict(list)
     asked = [event for event in events if event.type == "approval_asked"]
     for event in sorted(asked, key=lambda event: canonical(plain_of(event))):  # asked side by side, in no order
         found["?", *event.task].append(event)
+    plans: dict[tuple[Task, int], Happened] = {}
     for event in events:
-        if event.type not in _NOT_COMPARED and event.type != "approval_asked" and (ended or event.type != "run_ended"):
+        if event.type in _CALLS:
+            found["call", str(event.content.get("id")), *event.task].append(event)
+        elif event.type == "plan":  # how far it is depends on what was quicker; what it came to does not
+            plans[event.task, event.step] = event
+        elif (
+            event.type not in _NOT_COMPARED and event.type != "approval_asked" and (ended or event.type != "run_ended")
+        ):
             found[event.task].append(event)
+    if not ended and plans:
+        plans.popitem()
+    for (task, _), event in plans.items():
+        found["plan", *task].append(event)
     return found
 
 
@@ -132,13 +145,10 @@ def _field(event: Happened, name: str) -> Any:
 
 def plain_of(event: Happened) -> dict[str, Any]:
     """What is compared of an event: no ids that each run has anew, and nothing of the clock."""
-    made = {name: _timeless(value) for name, value in event.content.items() if name not in _NOT_SAID}
+    made = _timeless({name: value for name, value in event.content.items() if name not in _NOT_SAID})
     match event.type:
         case "approval_asked":
             made = {"value": _without(event.content.get("value"), "hash", "thread")}
-        case "answer":
-            spent = event.content.get("spent") or {}
-            made["spent"] = {name: spent[name] for name in _COUNTED if name in spent}
         case "retry" if made.get("reason") == "model_error":  # it says where the endpoint is, which the record does not
             made.pop("detail", None)
         case "run_ended":
@@ -147,7 +157,20 @@ def plain_of(event: Happened) -> dict[str, Any]:
 
 
 def _timeless(value: Any) -> Any:
-    return _CLOCK.sub(r"so many of \1 seconds used", value) if isinstance(value, str) else value
+    match value:
+        case str():
+            return _CLOCK.sub(r"so many of \1 seconds used", value)
+        case list():
+            return [_timeless(item) for item in value]
+        case Mapping():
+            return {k: _counted(v) if k == "spent" else _timeless(v) for k, v in value.items()}
+        case _:
+            return value
+
+
+def _counted(spent: Any) -> Any:
+    """What was used, without what it took and what it cost."""
+    return {name: spent[name] for name in _COUNTED if name in spent} if isinstance(spent, Mapping) else spent
 
 
 def _without(value: Any, *names: str) -> Any:

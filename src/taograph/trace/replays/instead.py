@@ -59,7 +59,9 @@ def instead(player: Player) -> Iterator[None]:
 
 
 def _result(player: Player, run_manager: Any) -> ChatResult:
-    return ChatResult(generations=[ChatGeneration(message=player.reply(run_manager.run_id))])
+    # The id is what LangChain would have given it: of this call, and no other's.
+    message = player.reply(run_manager.run_id).model_copy(update={"id": f"lc_run--{run_manager.run_id}-0"})
+    return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 class _Stand(BaseTool):

@@ -85,6 +85,9 @@ class Memory:
             self.events.append(Happened(draft.type, plain(draft.told), len(self.events)))
         return self._done
 
+    def wait(self, done: Future[None]) -> None:
+        """It is done."""
+
     def flush(self) -> None:
         """Nothing is left to do."""
 
@@ -437,7 +440,9 @@ def difference_of(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
         return f"the tools offered are {_list(asked['tools'])}, and were {_list(recorded['tools'])}"
     for there, here in zip(recorded["new"], asked["new"], strict=False):
         if there != here:
-            return f"a message of the {_WHO.get(here['type'], here['type'])} is {_said(here)}, and was {_said(there)}"
+            same = _shared(_text(here), _text(there))
+            who = _WHO.get(here["type"], here["type"])
+            return f"a message of the {who} is {_said(here, same)}, and was {_said(there, same)}"
     if len(recorded["new"]) != len(asked["new"]):
         more, fewer = (asked, recorded) if len(asked["new"]) > len(recorded["new"]) else (recorded, asked)
         message = more["new"][len(fewer["new"])]
@@ -449,13 +454,26 @@ def difference_of(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
 
 _WHO = {"human": "user", "system": "system"}
-_SHOWN = 120
+_SHOWN, _BEFORE = 120, 30
 
 
-def _said(message: Mapping[str, Any]) -> str:
+def _text(message: Mapping[str, Any]) -> str:
     content = message["content"]
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _said(message: Mapping[str, Any], begin: int = 0) -> str:
+    """A message, or a part of it around a place."""
+    text = _text(message)
+    begin = 0 if len(text) <= _SHOWN else max(0, begin - _BEFORE)
+    part = text[begin : begin + _SHOWN]
+    return repr(f"{'…' if begin else ''}{part}{'…' if begin + _SHOWN < len(text) else ''}")
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _list(names: Sequence[str]) -> str:

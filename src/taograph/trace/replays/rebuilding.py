@@ -110,8 +110,7 @@ def rebuilt(phase: Phase, changes: Sequence[Change], notes: list[str]) -> Runnab
         options["response_format"] = replace(read_structure(form["schema"]), name=form["name"], schema=form["schema"])
     if setup.get("verify") is not None:
         options["verify"] = StandInModel(model_name=setup["verify"])
-    tools = [_tool(tool) for tool in setup["tools"] if tool["name"] != READ_RESULT]
-    return STRATEGIES[setup["strategy"]](_model(setup["model"]), tools, **options)  # type: ignore[no-any-return]
+    return STRATEGIES[setup["strategy"]](_model(setup["model"]), _tools(setup), **options)  # type: ignore[no-any-return]
 
 
 def given(graph: Given, phase: Phase) -> Runnable[Any, Any]:
@@ -136,7 +135,7 @@ def given(graph: Given, phase: Phase) -> Runnable[Any, Any]:
             made = made()
         elif len(needed) <= 2:
             model = _model(setup["model"]) if isinstance(setup, Mapping) else StandInModel(model_name=_asked(phase))
-            tools = [_tool(tool) for tool in setup["tools"]] if isinstance(setup, Mapping) else []
+            tools = _tools(setup) if isinstance(setup, Mapping) else []
             made = made(*(model, tools)[: len(needed)])
     if not isinstance(made, Runnable):
         raise CannotReplayError(
@@ -248,6 +247,10 @@ def _model(told: Mapping[str, Any]) -> StandInModel:
 
 def _asked(phase: Phase) -> str:
     return next((str(e.content["model"]) for e in phase.events if e.type == "model_asked"), "") or "recorded"
+
+
+def _tools(setup: Mapping[str, Any]) -> list[BaseTool]:
+    return [_tool(tool) for tool in setup["tools"] if tool["name"] != READ_RESULT]  # that is the graph's own
 
 
 def _tool(told: Mapping[str, Any]) -> BaseTool:
