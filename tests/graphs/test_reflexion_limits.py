@@ -127,16 +127,15 @@ class Hanging(ScriptedModel):
 
     over: Any = None
 
-    def _stream(self, messages: Any, *args: Any, **more: Any) -> Any:
+    def _generate(self, messages: Any, *args: Any, **more: Any) -> Any:
         if trial_of(messages) == 2:
             self.over.wait(20)
-        return super()._stream(messages, *args, **more)
+        return super()._generate(messages, *args, **more)
 
-    async def _astream(self, messages: Any, *args: Any, **more: Any) -> Any:
+    async def _agenerate(self, messages: Any, *args: Any, **more: Any) -> Any:
         if trial_of(messages) == 2:
             await asyncio.sleep(20)
-        async for chunk in super()._astream(messages, *args, **more):
-            yield chunk
+        return await super()._agenerate(messages, *args, **more)
 
 
 @both_ways
