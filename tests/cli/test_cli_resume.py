@@ -62,7 +62,7 @@ def test_a_run_is_kept_only_where_that_was_asked_for(tao: Any, tmp_path: Path) -
         done = tao("run", "q", *model)
         assert done.err == ""
         assert listed(tao) == []
-        assert not (tmp_path / "data").exists()
+        assert {each.name.partition("-")[0] for each in (tmp_path / "data").iterdir()} == {"traces.sqlite"}
         url = f"sqlite:///{tmp_path}/mine.db"
         done = tao("run", "q", *model, "--checkpoints", url)
         (kept,) = listed(tao, "--checkpoints", url)

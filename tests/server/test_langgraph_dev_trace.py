@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def test_every_served_graph_is_recorded(name: str, tmp_path: Path, monkeypatch: 
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)  # as the server does
         spec.loader.exec_module(module)
         callbacks = getattr(module, variable).config.get("callbacks") or []
         assert sum(isinstance(each, Recorder) for each in callbacks) == wanted
