@@ -18,9 +18,9 @@ from typing_extensions import TypedDict
 
 from taograph.graphs.loop.state import Input, Output, State
 from taograph.graphs.loop.stopping import StopReason
-from taograph.graphs.parts.answers import answer_key
+from taograph.graphs.parts.answers import answer_key, told_answer
 from taograph.graphs.parts.chain_of_thought import is_lone_thought, thought_and_answer
-from taograph.graphs.protocols.native import read_reply
+from taograph.graphs.protocols.native import read_reply, text_of
 
 _FAULTS: dict[str, tuple[StopReason, str]] = {
     "empty": ("empty_output", "an empty reply"),
@@ -194,6 +194,9 @@ def read_sample(
         fault = _FAULTS.get(read.kind, _FAULTS["malformed"]) if read.kind != "final" else None
         if fault is None:
             thought, answer = thought_and_answer(read.message)
+            told = told_answer(answer) if answer == text_of(read.message) else ""
+            if told:  # the form was not kept to, and the text says what it comes to
+                thought, answer = "\n".join(part for part in (thought, answer) if part), told
             if is_lone_thought(read.message):
                 fault = ("malformed_output", "a thought without an answer")
     reason, detail = fault or (None, "")

@@ -116,6 +116,15 @@ def test_the_answer_has_the_thought_of_the_first_sample_that_gave_it() -> None:
     assert result["messages"][-1].additional_kwargs["reasoning_content"] == "thought 2"
 
 
+def test_samples_that_do_not_keep_to_the_form_vote_where_they_say_what_they_come_to() -> None:
+    said = [AIMessage("23 * 19 = 437.\nSo the answer is 437."), AIMessage("It is \\(\\boxed{437}\\)."), "437"]
+    _, graph = voting(said, samples=3)
+    result = graph.invoke(question("What is 23 * 19?"), IN_ORDER)
+    assert result["answer"] == "437"
+    assert result["votes"]["table"] == [{"answer": "437", "count": 2}]
+    assert result["messages"][-1].additional_kwargs["reasoning_content"] == said[0].text
+
+
 @pytest.mark.parametrize("samples", [1, 3, 10, 40])
 def test_never_more_than_so_many(samples: int) -> None:
     model, graph = voting([str(number) for number in range(samples)], samples=samples, limits=Limits(steps=30))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taograph.graphs.parts.answers import answer_key, normalize_answer
+from taograph.graphs.parts.answers import answer_key, normalize_answer, told_answer
 from taograph.graphs.parts.voting import Sample, Standing, affordable, is_settled, next_wave
 
 
@@ -21,6 +21,7 @@ from taograph.graphs.parts.voting import Sample, Standing, affordable, is_settle
         ("about 1,000 km", "About 1000.0 km."),
         ("0", "-0", "0.00"),
         ("Yes", "yes."),
+        ("437", "The answer is 437.", "\\boxed{437}", "**437**", "The final answer to 23 * 19 is: **437.0**"),
     ],
 )
 def test_answers_that_say_the_same_are_one(same: tuple[str, ...]) -> None:
@@ -49,6 +50,30 @@ def test_an_answer_of_which_nothing_is_left_is_kept_as_it_is() -> None:
     assert normalize_answer("The") == ""
     assert answer_key("The") == "the"
     assert answer_key(" ! ") == "!"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("23 times 19 is 437.", ""),
+        ("First 20.\nSo the answer is 437. I am sure.", "437"),
+        ("The answer is 10.\nNo: the final answer is \\(\\boxed{437}\\).", "437"),
+        ("\\boxed{10} is wrong. \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("The answer is 3.5 m.", "3.5 m"),
+        ('The answer to "23 * 19" is 437', "437"),
+        ("答案是：437。", "437"),
+        ("\\boxed{437", ""),
+        ("The answer is", ""),
+        ("An answer. It is 5.", ""),
+    ],
+)
+def test_what_a_text_comes_to(text: str, answer: str) -> None:
+    assert told_answer(text) == answer
+
+
+def test_looking_for_the_answer_takes_linear_time() -> None:
+    for text in ("answer " * 40_000, "\\boxed{" * 20_000, "1," * 50_000, "answer is " * 20_000):
+        answer_key(text)  # what is not linear takes minutes here
 
 
 def sample(number: int, answer: str | None, ballot: int = 0) -> Sample:
