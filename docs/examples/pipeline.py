@@ -114,7 +114,7 @@ def main() -> None:
 
 PLAN = [
     {"plan": "Find out what was paid and when it came.", "id": "#E1", "tool": "find_order", "args": {"number": "7"}},
-    {"plan": "Find out what comes back.", "id": "#E2", "tool": "read_rules", "args": {"topic": "returns"}},
+    {"plan": "Find out what comes back.", "id": "#E2", "tool": "read_rules", "args": {"topic": "return of #E1"}},
 ]
 SCRIPT = [
     AIMessage("", tool_calls=[call("make_plan", {"steps": PLAN})]),
