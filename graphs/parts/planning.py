@@ -162,7 +162,8 @@ class Planner:
             check_prices(self.own, bound, session.limits)
         # Examples of tool calls are none of plans.
         session.bound = replace(bound, examples=())
-        return bound.protocol == "text"
+        # A small model seldom gets a plan into a form, and does write a list.
+        return bound.protocol == "text" or bool(getattr(bound.model, "worked_examples", False))
 
 
 def planning_agent(planner: Model, agent: Agent, options: Options) -> Agent | None:

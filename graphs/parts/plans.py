@@ -145,8 +145,8 @@ def checked(
         raise WrongForm("all of its steps are done already" if known else "there is no step in it")
     if len(kept) > most:
         raise WrongForm(f"it has {len(kept)} steps, and {most} are the most: put some together")
-    in_order = [[id - 1] if id > first else [] for id in range(first, first + len(kept))]
-    if len(kept) > 1 and all(one.needs is None for one in kept):  # a plain list is meant in its order
+    in_order = [list(range(first, id)) for id in range(first, first + len(kept))]
+    if len(kept) > 1 and all(one.needs is None for one in kept):  # a plain list: each after all before it
         return Checked(_planned(kept, in_order, first), tuple(repairs))
     try:
         steps = _planned(kept, _all_needs(kept, {**{id: id for id in done}, **known}, first, repairs), first)

@@ -117,7 +117,7 @@ def sound(*steps: Any, done: dict[int, str] | None = None, first: int = 1) -> li
 
 
 def test_a_list_that_says_nothing_of_needs_is_meant_in_its_order() -> None:
-    assert sound((1, "a", None), (2, "b", None), (3, "c", None)) == [(1, "a", []), (2, "b", [1]), (3, "c", [2])]
+    assert sound((1, "a", None), (2, "b", None), (3, "c", None)) == [(1, "a", []), (2, "b", [1]), (3, "c", [1, 2])]
     assert sound((4, "a", None), (5, "b", None), first=4) == [(4, "a", []), (5, "b", [4])]
 
 
