@@ -22,57 +22,25 @@ REDACTORS = [
 MAKE = list({**VALIDATED, **OTHERS, **PHONES}.values())
 
 values = st.builds(lambda make, seed: make(Random(seed)), st.sampled_from(MAKE), st.integers(0, 10_000))
-between = st.sampled_from(
-    [
-        " ",
-        " ",
-        ", ",
-        "\n",
-        "\n\n",
-        "",
-        "-",
-        ".",
-        ":",
-        '"',
-        "，",
-        "：",
-        "tel. ",
-        "order ",
-        "PESEL: ",
-        "born ",
-        "geb. ",
-        "电话",
-        "@",
-    ]
-    + [
-        "Anna",
-        "x",
-        "E-12",
-        "<EMAIL>",
-        "<PHONE:0123abcd>",
-        "[secret]",
-        "[…]",
-        "****",
-        "password=",
-        'api_key": "',
-        "Bearer ",
-    ]
-    + [
-        "NHS ",
-        "BSN ",
-        "12",
-        "1.5",
-        "2026-03-04",
-        "(",
-        ")",
-        "+",
-        "00",
-        "card ",
-        "-----BEGIN PRIVATE KEY-----",
-        "\x1f",
-        "%40",
-    ]
-)
+SIGNS = [" ", " ", ", ", "\n", "\n\n", "", "-", ".", ":", '"', "，", "：", "(", ")", "+", "00", "@", "%40", "\x1f"]
+WORDS = [
+    "tel. ",
+    "order ",
+    "PESEL: ",
+    "born ",
+    "geb. ",
+    "电话",
+    "NHS ",
+    "BSN ",
+    "card ",
+    "Bearer ",
+    "Anna",
+    "x",
+    "E-12",
+]
+PARTS = ["12", "1.5", "2026-03-04", "password=", 'api_key": "', "-----BEGIN PRIVATE KEY-----"]
+TOKENS = ["<EMAIL>", "<PHONE:0123abcd>", "[secret]", "[…]", "****"]
+between = st.sampled_from([*SIGNS, *WORDS, *PARTS, *TOKENS])
 anything = st.one_of(values, values.map(lambda v: v.translate(WIDE)), between, between, st.text(max_size=4))
 texts = st.lists(anything, max_size=16).map("".join)
 redactors = st.sampled_from(REDACTORS)
@@ -80,14 +48,14 @@ redactors = st.sampled_from(REDACTORS)
 
 @given(texts, redactors)
 @example("tel. 512 345 678 512 345 678 password: a@example.com/x1", REDACTORS[1])
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_second_time_changes_nothing(text: str, redactor: Redactor) -> None:
     once = redactor.text(text)
     assert redactor.text(once) == once
 
 
 @given(texts, redactors, st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_pieces_are_as_the_whole(text: str, redactor: Redactor, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
     stream, out = redactor.stream(), ""
@@ -104,7 +72,7 @@ def long_line(seed: int, count: int) -> str:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_line_that_is_longer_than_what_is_held(seed: int) -> None:
     redactor, text = REDACTORS[seed % 4], long_line(seed, 3000)
     stream = Stream(redactor.text, redactor._find, redactor._write, held=4096)

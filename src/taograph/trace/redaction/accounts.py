@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stdnum import bitcoin, ean, iban, luhn
 
-from taograph.trace.redaction.rules import GAP, LEFT, LIKELY, SURE, UNSURE, Candidate, bare, groups, loose, starts
+from taograph.trace.redaction.rules import GAP, LEFT, LIKELY, NOT, SURE, UNSURE, Candidate, bare, groups, loose, starts
 
 _IBAN = re.compile(rf"{LEFT}(?=([A-Z]{{2}}\d{{2}}(?:{GAP}?[0-9A-Z]){{11,30}}))", re.IGNORECASE)
 _ENDS = re.compile(r"[0-9A-Za-z](?![0-9A-Za-z])")
@@ -47,7 +47,7 @@ def cards(text: str, start: int, end: int, labelled: bool) -> Iterator[Candidate
             if _NETWORKS.fullmatch(number) and luhn.is_valid(number):
                 # Thirteen digits that begin with 4 are also the number of an article from Germany.
                 article = len(number) == 13 and ean.is_valid(number)
-                score = UNSURE if pattern is _LOOSE_CARD or article else SURE
+                score = NOT if pattern is _LOOSE_CARD else UNSURE if article else SURE
                 yield Candidate(*match.span(1), "CARD", score, SURE)
 
 

@@ -24,6 +24,9 @@ from taograph.trace.redaction.tokens import SECRET, TOKEN
 NEAR_LEFT, NEAR_RIGHT, NEXT = 48, 16, 8
 _BLANK = "\x1f"  # white space to a pattern for secrets, no separator to one for numbers
 _ROUNDS = 4
+_MARGIN = 40
+_LETTER = re.compile("[A-Za-z]")
+_LEAST = 4  # digits, below which no kind has a number
 
 
 class Span(NamedTuple):
@@ -87,7 +90,7 @@ def find(text: str, wanted: Wanted, *, also: Iterable[Span] = (), context: str =
     work = before + (text if text.isascii() else text.translate(_PLAIN))
     known = [Span(*match.span(), match[1] or "", SURE) for match in TOKEN.finditer(work)]
     tokens = [(span.start, span.end) for span in known]
-    given = [Span(start + len(before), end + len(before), *rest) for start, end, *rest in also]
+    given = [Span(s.start + len(before), s.end + len(before), s.kind, s.score) for s in also]
     found = _united([part for span in given for part in _outside(span, tokens)])
     work = _blanked(work, [*known, *found])
     for _ in range(_ROUNDS):
@@ -170,26 +173,25 @@ def _numbers(text: str, wanted: Wanted) -> tuple[list[Span], list[Candidate]]:
     """What is sure, and what needs a word, of all that has digits."""
     sure: list[Span] = []
     unsure: list[Candidate] = []
-    for start, end in _rows(text):
-        near = words.present(text[max(0, start - NEAR_LEFT) : end + NEAR_RIGHT].lower()) | {
-            kind for kind in wanted.kinds if _BLANK in text[max(0, start - NEXT) : end]
-        }
-        candidates = list(_candidates(text, start, end, wanted, near))
-        if not candidates:
+    for start, end, first, last in _rows(text):
+        # A copy of the row in which dates and the like are blank, with enough before it to know their beginning.
+        at = max(0, start - _MARGIN)
+        row = _ORDINARY.sub(lambda match: "\x1e" * len(match[0]), text[at : end + _MARGIN])
+        digits = sum(map(row[first - at : last - at].count, "0123456789"))
+        if digits < _LEAST:
             continue
-        ordinary = [match.span() for match in _ORDINARY.finditer(text, max(0, start - 40), end + 40)]
-        for one in candidates:
-            if any(s < one.end and e > one.start for s, e in ordinary):
-                continue
+        follows = _BLANK in text[max(0, start - NEXT) : end]
+        near = _Near("" if follows else text[max(0, start - NEAR_LEFT) : end + NEAR_RIGHT].lower(), follows)
+        for one in _candidates(row, (start - at, end - at), digits, wanted, near):
             if one.score >= wanted.threshold:
-                sure.append(Span(*one[:4]))
+                sure.append(Span(one.start + at, one.end + at, one.kind, one.score))
             elif one.labelled >= wanted.threshold and one.kind in near:
-                unsure.append(one)
+                unsure.append(one._replace(start=one.start + at, end=one.end + at))
     return sure, unsure
 
 
-def _rows(text: str) -> Iterator[tuple[int, int]]:
-    """Where numbers stand that may be one, with some of what is around."""
+def _rows(text: str) -> Iterator[tuple[int, int, int, int]]:
+    """Where numbers stand that may be one, with some of what is around, and without."""
     for match in _DIGITS.finditer(text):
         start, end = match.span()
         if end - start < 5:
@@ -199,20 +201,30 @@ def _rows(text: str) -> Iterator[tuple[int, int]]:
         least = match.end() - 64
         while least < end < len(text) and _alnum(text[end - 1]) and _alnum(text[end]):
             end -= 1
-        yield start, end
+        yield start, end, *match.span()
 
 
 def _alnum(sign: str) -> bool:
     return sign.isascii() and sign.isalnum()
 
 
-def _candidates(text: str, start: int, end: int, wanted: Wanted, near: set[str]) -> Iterator[Candidate]:
-    kinds = wanted.kinds
-    digits = sum(map(text[start:end].count, "0123456789"))
+class _Near:
+    """The kinds that a number may be of by the words around it, looked up when they are asked for."""
+
+    def __init__(self, text: str, every: bool) -> None:
+        self._text, self._every = text, every
+
+    def __contains__(self, kind: str) -> bool:
+        return self._every or words.near(self._text, kind)
+
+
+def _candidates(text: str, span: tuple[int, int], digits: int, wanted: Wanted, near: _Near) -> Iterator[Candidate]:
+    (start, end), kinds = span, wanted.kinds
+    letters = _LETTER.search(text, start, end)
     for number in NUMBERS:
-        if digits >= number.least and number.kind in kinds:
-            yield from number.candidates(text, start, end, number.kind in near)
-    if "IBAN" in kinds and digits >= 8:
+        if digits >= number.least and number.kind in kinds and (letters or not number.letters):
+            yield from number.candidates(text, start, end, bool(number.loose) and number.kind in near)
+    if "IBAN" in kinds and digits >= 8 and letters:
         yield from ibans(text, start, end)
     if "CARD" in kinds and digits >= 12:
         yield from cards(text, start, end, "CARD" in near)

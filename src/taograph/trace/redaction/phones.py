@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from taograph.trace.redaction.rules import LIKELY, SURE, UNSURE, Candidate
+from taograph.trace.redaction.rules import LIKELY, NOT, SURE, Candidate
 
 REGIONS = ("DE", "PL", "CN", "US", "GB", "FR", "ES", "IT", "NL", "AT", "CH")
 _LEFT, _RIGHT = r"(?<![0-9A-Za-z+])(?<!\d\.)", r"(?![0-9A-Za-z])"
@@ -50,7 +50,7 @@ def phones(text: str, start: int, end: int, labelled: bool, regions: tuple[str, 
             yield from _longest(text, match.span(1), where, LIKELY)
     if labelled:
         for match in _LABELLED.finditer(text, start, end):
-            yield from _longest(text, match.span(1), regions, UNSURE)
+            yield from _longest(text, match.span(1), regions, NOT)
 
 
 def _longest(text: str, span: tuple[int, int], regions: tuple[str, ...], score: float) -> Iterator[Candidate]:

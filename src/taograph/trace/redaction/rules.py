@@ -28,7 +28,7 @@ from stdnum.no import fodselsnummer
 from stdnum.pl import pesel
 from stdnum.se import personnummer
 
-SURE, LIKELY, UNSURE = 1.0, 0.6, 0.3
+SURE, LIKELY, UNSURE, NOT = 1.0, 0.6, 0.3, 0.0
 
 
 class Candidate(NamedTuple):
@@ -80,11 +80,13 @@ class Number:
     """Ways that count only after such a word."""
     least: int = 9
     """Digits that it has at least."""
+    letters: bool = False
+    """Whether it has letters, too."""
 
     def candidates(self, text: str, start: int, end: int, labelled: bool) -> Iterator[Candidate]:
         """What may be such a number in a part of a text."""
         tried: set[tuple[int, int]] = set()
-        for pattern, score in (*self.ways, *([(self.loose, UNSURE)] if self.loose and labelled else [])):
+        for pattern, score in (*self.ways, *([(self.loose, NOT)] if self.loose and labelled else [])):
             for match in pattern.finditer(text, start, end):
                 span = match.span(1)
                 if span not in tried and self.valid(bare(match[1])):
@@ -129,6 +131,7 @@ def _fi_hetu(number: str) -> bool:
 
 _D = rf"{GAP}?"
 _NIR = f"[1-478]{_D}" + _D.join([r"\d\d", r"\d\d", r"(?:\d\d|2[AB])", r"\d{3}", r"\d{3}", r"\d\d"])
+_CN_GROUPS = (6, 8, 3), (6, 4, 4, 3), (3, 3, 4, 4, 3)
 _NINO, _END = "[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]", "[A-D]"
 _CF = "[A-Z]{6}", "[0-9L-NP-V]{2}[A-EHLMPR-T][0-9L-NP-V]{2}", "[A-Z][0-9L-NP-V]{3}[A-Z]"
 
@@ -138,18 +141,12 @@ def _way(pattern: str, score: float = SURE) -> tuple[re.Pattern[str], float]:
 
 
 NUMBERS: tuple[Number, ...] = (
-    Number("DE_TAX_ID", idnr.is_valid, (_way(rf"\d{{11}}|{groups(2, 3, 3, 3)}|{groups(3, 4, 4)}"),), loose(11)),
-    Number("PL_PESEL", pesel.is_valid, (_way(rf"\d{{11}}|{groups(6, 5)}"),), loose(11)),
+    Number("DE_TAX_ID", idnr.is_valid, (_way(rf"\d{{11}}|{groups(2, 3, 3, 3)}|{groups(3, 4, 4)}"),), loose(11), 11),
+    Number("PL_PESEL", pesel.is_valid, (_way(rf"\d{{11}}|{groups(6, 5)}"),), loose(11), 11),
     Number(
         "CN_ID",
         _cn_id,
-        (
-            _way(
-                "|".join(
-                    [r"\d{17}[0-9X]", *(groups(*g) + "[0-9X]" for g in ((6, 8, 3), (6, 4, 4, 3), (3, 3, 4, 4, 3)))]
-                )
-            ),
-        ),
+        (_way("|".join([r"\d{17}[0-9X]", *(f"{groups(*sizes)}[0-9X]" for sizes in _CN_GROUPS)])),),
         loose(17, rf"{GAP}?[0-9X]"),
         least=17,
     ),
@@ -166,9 +163,10 @@ NUMBERS: tuple[Number, ...] = (
         (_way(rf"{_NINO}(?:\d{{6}}| ?\d{{2}} \d{{2}} \d{{2}} ?|-\d{{2}}-\d{{2}}-\d{{2}}-){_END}", LIKELY),),
         starts(rf"{_NINO}{_D}\d\d{_D}\d\d{_D}\d\d(?:{_D}{_END})?"),
         least=6,
+        letters=True,
     ),
     # One in eleven of all numbers is valid, or nearly so: a bare one needs a word.
-    Number("UK_NHS", nhs.is_valid, (_way(groups(3, 3, 4), LIKELY), _way(r"\d{10}", UNSURE)), loose(10)),
+    Number("UK_NHS", nhs.is_valid, (_way(groups(3, 3, 4), LIKELY), _way(r"\d{10}", UNSURE)), loose(10), 10),
     Number(
         "NL_BSN",
         bsn.is_valid,
@@ -177,17 +175,27 @@ NUMBERS: tuple[Number, ...] = (
         least=8,
     ),
     Number("CZ_RC", rc.is_valid, (_way(r"\d{6}/\d{3,4}", LIKELY), _way(r"\d{10}", UNSURE)), starts(r"\d{6} ?\d{3,4}")),
-    Number("SE_PNR", personnummer.is_valid, (_way(r"(?:\d\d)?\d{6}[-+]\d{4}", LIKELY), _way(r"\d{10}|\d{12}", UNSURE))),
-    Number("AT_SVNR", _at_svnr, (_way(rf"\d{{10}}|{groups(4, 6)}", LIKELY),), loose(10)),
-    Number("FR_NIR", nir.is_valid, (_way(_NIR),), least=12),
-    Number("ES_DNI", dni.is_valid, (_way(r"\d{8}[ -]?[A-Z]|\d{2}\.\d{3}\.\d{3}[ -]?[A-Z]"),), least=8),
-    Number("ES_NIE", nie.is_valid, (_way(r"[XYZ][ -]?\d{7}[ -]?[A-Z]"),), least=7),
     Number(
-        "IT_CF", codicefiscale.is_valid, (_way(f"{''.join(_CF)}|[A-Z]{{3}} [A-Z]{{3}} {_CF[1]} {_CF[2]}"),), least=4
+        "SE_PNR",
+        personnummer.is_valid,
+        (_way(r"(?:\d\d)?\d{6}[-+]\d{4}", LIKELY), _way(r"\d{10}|\d{12}", UNSURE)),
+        None,
+        10,
     ),
-    Number("BE_NN", nn.is_valid, (_way(r"\d{11}|\d\d[. ]\d\d[. ]\d\d[- ]\d{3}[. ]\d\d"),), loose(11)),
-    Number("BR_CPF", cpf.is_valid, (_way(r"\d{11}|\d{3}\.\d{3}\.\d{3}[-/]\d{2}"),), loose(11)),
-    Number("CH_AHV", ahv.is_valid, (_way(rf"756(?:\d{{10}}|{GAP}{groups(4, 4, 2)})"),), loose(13)),
+    Number("AT_SVNR", _at_svnr, (_way(rf"\d{{10}}|{groups(4, 6)}", LIKELY),), loose(10), 10),
+    Number("FR_NIR", nir.is_valid, (_way(_NIR),), least=12),
+    Number("ES_DNI", dni.is_valid, (_way(r"\d{8}[ -]?[A-Z]|\d{2}\.\d{3}\.\d{3}[ -]?[A-Z]"),), least=8, letters=True),
+    Number("ES_NIE", nie.is_valid, (_way(r"[XYZ][ -]?\d{7}[ -]?[A-Z]"),), least=7, letters=True),
+    Number(
+        "IT_CF",
+        codicefiscale.is_valid,
+        (_way(f"{''.join(_CF)}|[A-Z]{{3}} [A-Z]{{3}} {_CF[1]} {_CF[2]}"),),
+        least=4,
+        letters=True,
+    ),
+    Number("BE_NN", nn.is_valid, (_way(r"\d{11}|\d\d[. ]\d\d[. ]\d\d[- ]\d{3}[. ]\d\d"),), loose(11), 11),
+    Number("BR_CPF", cpf.is_valid, (_way(r"\d{11}|\d{3}\.\d{3}\.\d{3}[-/]\d{2}"),), loose(11), 11),
+    Number("CH_AHV", ahv.is_valid, (_way(rf"756(?:\d{{10}}|{GAP}{groups(4, 4, 2)})"),), loose(13), 13),
     Number("FI_HETU", _fi_hetu, (_way(r"\d{6}[-+A-FU-Y]\d{3}[0-9A-Y]"),), least=9),
-    Number("NO_FNR", fodselsnummer.is_valid, (_way(rf"\d{{11}}|{groups(6, 5)}"),), loose(11)),
+    Number("NO_FNR", fodselsnummer.is_valid, (_way(rf"\d{{11}}|{groups(6, 5)}"),), loose(11), 11),
 )

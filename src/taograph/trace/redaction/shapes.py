@@ -82,7 +82,9 @@ def addresses(text: str) -> Iterator[Candidate]:
     """Addresses of machines in a network; not those that every machine has (127.0.0.1, 0.0.0.0, masks)."""
     if "." in text:
         for match in _IPV4.finditer(text):
-            if _is_somebody(match[1], text, match.end(1)) and not _VERSION.search(text, max(0, match.start() - 16), match.start()):
+            if _is_somebody(match[1], text, match.end(1)) and not _VERSION.search(
+                text, max(0, match.start() - 16), match.start()
+            ):
                 yield Candidate(*match.span(1), "IP", LIKELY, SURE)
     if ":" in text:
         for match in _IPV6.finditer(text):

@@ -35,7 +35,8 @@ def redacted(value: Any, text: Text) -> Any:
     while todo:
         one, context, into, at = todo.pop()
         if isinstance(one, dict):
-            into[at] = new = {}
+            new: dict[Any, Any] = {}
+            into[at] = new
             for key, inner in one.items():
                 name = _free(_key(key, text), new)
                 new[name] = None

@@ -84,9 +84,9 @@ def last(text: str, kind: str) -> int:
     return found
 
 
-def present(text: str) -> set[str]:
-    """The kinds of which a text in lower case may have a word: sure to hold those that it has."""
-    return {kind for kind, words in _WORDS.items() if any(word in text for word, _ in words)}
+def near(text: str, kind: str) -> bool:
+    """Whether a text in lower case may have a word for a kind; only :func:`last` is sure."""
+    return any(word in text for word in LABELS.get(kind, ()))
 
 
 def around(text: str, kind: str, distance: int) -> Iterator[tuple[int, int]]:
