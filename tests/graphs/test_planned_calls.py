@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taograph.graphs.parts.evidence import PlanError, linked_plan, parse_plan
@@ -18,6 +18,7 @@ from taograph.graphs.parts.planned import Plan, Result, call_of, is_settled, pla
 from taograph.graphs.parts.references import EVIDENCE, TASK, filled_in, references
 from taograph.graphs.parts.tasks import PlanReader, read_plan
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PARAMETERS: dict[str, Any] = {
     name: {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]} for name in ("search", "look")
 }
@@ -95,6 +96,7 @@ def test_what_cannot_be_read_is_named(text: str, said: str) -> None:
         parse_plan(text)
 
 
+@UNHURRIED
 @given(st.lists(st.tuples(st.integers(1, 300), st.dictionaries(WORDS, VALUES, max_size=4)), max_size=6))
 def test_json_arguments_come_back_as_they_were(steps: list[tuple[int, dict[str, Any]]]) -> None:
     text = "\n".join(f"Plan: p\n#E{id} = search[{json.dumps(value)}]" for id, value in steps)
@@ -102,6 +104,7 @@ def test_json_arguments_come_back_as_they_were(steps: list[tuple[int, dict[str, 
         assert [(s["id"], s["input"]) for s in parse_plan(text)] == steps
 
 
+@UNHURRIED
 @given(st.lists(st.text(alphabet="abc ü[]'()#E1{}", min_size=1, max_size=30), min_size=1, max_size=5))
 def test_free_text_with_pairs_of_brackets_comes_back(texts: list[str]) -> None:
     inner = [f"x{text.strip()}x" for text in texts if _in_pairs(text)]
@@ -127,7 +130,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(UNHURRIED, max_examples=300)
 @given(PIECES)
 def test_any_text_is_read_or_refused(pieces: list[str]) -> None:
     try:
@@ -167,11 +170,13 @@ def test_the_time_grows_with_the_length(piece: str) -> None:
     assert seconds(20_000) < 100 * max(seconds(2_000), 0.001)
 
 
+@UNHURRIED
 @given(VALUES, st.sampled_from([EVIDENCE, TASK]))
 def test_filling_in_nothing_changes_nothing(value: Any, sign: Any) -> None:
     assert filled_in(value, sign, {}) == value
 
 
+@UNHURRIED
 @given(st.lists(st.integers(1, 130), max_size=8))
 def test_each_reference_is_read_as_a_whole(numbers: list[int]) -> None:
     for sign in (EVIDENCE, TASK):
@@ -189,6 +194,7 @@ def test_how_a_task_is_referred_to() -> None:
     }
 
 
+@UNHURRIED
 @given(st.dictionaries(st.integers(1, 9), st.lists(st.integers(1, 9), max_size=3), max_size=9))
 def test_every_call_can_be_made_or_says_why_not(needs: dict[int, list[int]]) -> None:
     steps = [planned(n, "search", " ".join(f"#E{m}" for m in of)) for n, of in needs.items()]
@@ -219,7 +225,7 @@ LINES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(UNHURRIED, max_examples=300)
 @given(LINES, st.lists(st.integers(0, 200), max_size=8))
 def test_a_plan_is_the_same_in_whatever_pieces_it_comes(pieces: list[str], cuts: list[int]) -> None:
     text = "".join(pieces)
@@ -232,6 +238,7 @@ def test_a_plan_is_the_same_in_whatever_pieces_it_comes(pieces: list[str], cuts:
     json.dumps(whole)
 
 
+@UNHURRIED
 @given(st.lists(st.tuples(st.integers(1, 300), WORDS, VALUES), max_size=6), st.booleans())
 def test_arguments_come_back_as_they_were(tasks: list[tuple[int, str, Any]], by_name: bool) -> None:
     named = "query={}, most={}" if by_name else "{}, {}"
@@ -243,6 +250,7 @@ def test_arguments_come_back_as_they_were(tasks: list[tuple[int, str, Any]], by_
     ]
 
 
+@UNHURRIED
 @given(WORDS.filter(lambda text: "\\" not in text and text.isprintable()))
 def test_a_text_as_python_writes_it(text: str) -> None:
     (task,) = read_plan(f"1. search({text!r})", TASK_PARAMETERS)[0]
