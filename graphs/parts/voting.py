@@ -194,10 +194,11 @@ def read_sample(
         fault = _FAULTS.get(read.kind, _FAULTS["malformed"]) if read.kind != "final" else None
         if fault is None:
             thought, answer = thought_and_answer(read.message)
-            told = told_answer(answer) if answer == text_of(read.message) else ""
+            lone = is_lone_thought(read.message)
+            told = told_answer(answer) if lone or answer == text_of(read.message) else ""
             if told:  # the form was not kept to, and the text says what it comes to
                 thought, answer = "\n".join(part for part in (thought, answer) if part), told
-            if is_lone_thought(read.message):
+            elif lone:
                 fault = ("malformed_output", "a thought without an answer")
     reason, detail = fault or (None, "")
     return Sample(

@@ -117,7 +117,7 @@ def test_the_answer_has_the_thought_of_the_first_sample_that_gave_it() -> None:
 
 
 def test_samples_that_do_not_keep_to_the_form_vote_where_they_say_what_they_come_to() -> None:
-    said = [AIMessage("23 * 19 = 437.\nSo the answer is 437."), AIMessage("It is \\(\\boxed{437}\\)."), "437"]
+    said = [AIMessage("23 * 19 = 437.\nSo the answer is 437."), AIMessage("Thought: It is \\(\\boxed{437}\\)."), "437"]
     _, graph = voting(said, samples=3)
     result = graph.invoke(question("What is 23 * 19?"), IN_ORDER)
     assert result["answer"] == "437"
@@ -171,6 +171,7 @@ def test_samples_are_stored_as_plain_values() -> None:
     [
         (ValueError("no luck"), "model_error"),
         (AIMessage(""), "empty_output"),
+        (AIMessage("Thought: It must be in the north."), "malformed_output"),
         (AIMessage("Final Ans", response_metadata={"finish_reason": "length"}), "malformed_output"),
         (AIMessage("I will not.", additional_kwargs={"refusal": "I will not."}), "refusal"),
     ],
