@@ -71,7 +71,7 @@ def test_a_run_is_kept_only_where_that_was_asked_for(tao: Any, tmp_path: Path) -
         assert listed(tao) == []
         tao("run", "q", *model, "--thread", "t", env={"TAOGRAPH_CHECKPOINTS": url})
         assert {each["thread"] for each in listed(tao)} == {kept["thread"], "t"}
-        assert not (tmp_path / "data").exists()
+        assert not (tmp_path / "data" / "threads.sqlite").exists()
 
 
 @pytest.mark.parametrize("by", ["option", "tool"])

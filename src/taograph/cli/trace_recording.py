@@ -61,18 +61,20 @@ class Recording:
         if self.verbose:
             say(f"Trace: {redact(found.url)}")
         made = list(trace.handlers(found.url, settings=found.settings))
+        writers = [each.writer for each in made if isinstance(each, trace.Recorder)]
         heard = _Heard()
         logger = logging.getLogger("taograph.trace")
         logger.addHandler(heard)
         try:
             yield made
-            for each in made:
-                if isinstance(each, trace.Recorder):
-                    each.writer.flush()
+            for writer in writers:
+                writer.flush()
         except trace.TraceError as error:
             fixes = ("name another place with --trace", "TAOGRAPH_TRACE_ON_ERROR=warn lets the run go on without it")
             raise CommandError(str(error), fixes=fixes) from error
         finally:
+            for writer in writers:
+                writer.close()
             logger.removeHandler(heard)
             for text in heard.texts:
                 say(f"tao: {text}")
