@@ -75,6 +75,12 @@ def is_labelled(text: str) -> bool:
     return bool(_PLAN_LABEL.search(text)) or bool(_read_json(text))
 
 
+def before_label(text: str) -> str:
+    """What stands before a plan, where one follows; else the whole."""
+    found = _PLAN_LABEL.search(text)
+    return (text[: found.start()].strip() if found else "") or text
+
+
 def _read_lines(lines: list[str], pattern: re.Pattern[str]) -> list[Listed]:
     steps: list[Listed] = []
     outermost: int | None = None

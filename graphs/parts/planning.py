@@ -19,7 +19,7 @@ from taograph.graphs.loop.subruns import Subrun
 from taograph.graphs.loop.trajectory import feedback, feedback_kind, instructed, is_feedback, user_turn
 from taograph.graphs.loop.window import first_place
 from taograph.graphs.parts.chain_of_thought import thought_and_answer
-from taograph.graphs.parts.plan_lists import is_labelled, needed_numbers, read_steps, whole_number
+from taograph.graphs.parts.plan_lists import before_label, is_labelled, needed_numbers, read_steps, whole_number
 from taograph.graphs.parts.plan_prompts import ANSWER, WRONG_CHOICE, WRONG_LIST, ask_choice, ask_plan, work_for
 from taograph.graphs.parts.plans import Checked, Listed, PlanStep, Standing, checked, head, told_plan
 from taograph.graphs.protocols import parse_step
@@ -263,7 +263,7 @@ def _written_choice(reply: AIMessage, standing: Standing, again: bool) -> Checke
     text, is_over = text_of(reply), not standing.left
     answer = thought_and_answer(reply)[1] if parse_step(text, strict=True).kind == "final" else ""
     if answer:
-        return answer
+        return before_label(answer)  # a small model may give both
     listed = read_steps(text)
     if listed and (is_labelled(text) or not is_over):
         return checked(listed, standing.done, standing.next_id, again=again)

@@ -134,3 +134,11 @@ def test_a_list_without_a_label_is_the_answer_only_where_nothing_is_left(failed:
     result = graph.invoke(question(ASKED))
     assert_ended(result, "final", model)
     assert result["answer"] == ("A" if failed else listed)
+
+
+def test_an_answer_with_a_plan_behind_it_is_the_answer() -> None:
+    both = "Final Answer: A is bigger\n\nPlan:\n4. nothing else to be done"
+    model, graph = planned(Script(choices=[lambda messages: both], text=True))
+    result = graph.invoke(question(ASKED))
+    assert_ended(result, "final", model)
+    assert result["answer"] == "A is bigger"
