@@ -294,10 +294,22 @@ def _load(name: str, documents: _Documents) -> Sequence[BaseTool]:
             f"no tool is called {name!r}. There are {', '.join(available())}; "
             "name one of your own as module:function or path.py:function"
         )
+    return _tools(load_object(name), name)
+
+
+def load_object(name: str) -> Any:
+    """What ``module:object`` or ``path.py:object`` names.
+
+    Raises:
+        ValueError: There is no such thing, or importing it failed.
+    """
+    where, colon, attribute = name.rpartition(":")
+    if not colon or not where or not attribute:
+        raise ValueError(f"{name!r}: name it as module:object or path.py:object")
     module = _imported(name, lambda: _module(where))
     if not hasattr(module, attribute):
         raise ValueError(f"{name}: there is no {attribute!r} in {where}")
-    return _tools(getattr(module, attribute), name)
+    return getattr(module, attribute)
 
 
 class _NotThereError(ValueError):

@@ -15,6 +15,7 @@ from taograph.cli.listing import graphs
 from taograph.cli.listing import tools as list_tools
 from taograph.cli.model import model_list, model_pull
 from taograph.cli.new_tool import new_tool
+from taograph.cli.replay import replay
 from taograph.cli.resume import resume
 from taograph.cli.run import run
 from taograph.cli.showing import threads_show
@@ -47,6 +48,7 @@ threads.command("resume", short_help="Go on with one: the same as `tao resume`."
 threads.command("fork", short_help="Copy one, as it was at an earlier step.")(threads_fork)
 threads.command("prune", short_help="Delete those that were not used for long.")(threads_prune)
 threads.command("delete", short_help="Delete some.")(threads_delete)
+app.command(short_help="Run a recorded run again on what was recorded, also with a change.")(replay)
 app.add_typer(trace, name="trace", short_help="List, show, compare, verify and delete what was recorded of runs.")
 trace.command("list", short_help="List the runs.")(trace_list)
 trace.command("show", short_help="Show what a run thought, did and saw.")(trace_show)

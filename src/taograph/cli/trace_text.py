@@ -54,7 +54,6 @@ class Trajectory:
             events: All its events.
         """
         from taograph.trace.reading import summarize
-        from taograph.trace.showing import lines
 
         summary = summarize(events)
         for label, text in _head(run, summary, events):
@@ -62,6 +61,21 @@ class Trajectory:
         if summary.state == "erased":
             self._line("Erased", f"what {count(len(events), 'event')} said; that they were, and when, is left")
             return
+        self.tell_steps(events, summary)
+        if summary.state == "open":
+            self._line("Stop", _STATES["open"])
+        if events:
+            self._line("Cost", cost_line(summary.spent, priced=bool(summary.spent["cost"]) or None))
+
+    def tell_steps(self, events: Sequence[Entry], summary: Summary) -> None:
+        """Print the steps alone.
+
+        Args:
+            events: The events.
+            summary: What they came to.
+        """
+        from taograph.trace.showing import lines
+
         for line in lines(events, verbose=self._verbose):
             label = f"↳ {line.label}" if line.kind == "block" else line.label
             text = line.text
@@ -70,10 +84,6 @@ class Trajectory:
             elif not self._verbose and line.kind not in _WHOLE:
                 text = _shortened(text)
             self._line(label, text, line.depth)
-        if summary.state == "open":
-            self._line("Stop", _STATES["open"])
-        if events:
-            self._line("Cost", cost_line(summary.spent, priced=bool(summary.spent["cost"]) or None))
 
     def _line(self, label: str, text: str, depth: int = 0) -> None:
         first, *rest = clean(text).strip("\n").split("\n")

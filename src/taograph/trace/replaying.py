@@ -17,7 +17,8 @@ from langgraph.pregel import Pregel
 
 from taograph.graphs.loop.internals import OwnLimitGraph
 from taograph.models.replay import NotRecordedError
-from taograph.trace.reading import find, runs
+from taograph.trace.chain import Entry
+from taograph.trace.reading import Run, find, runs
 from taograph.trace.replays.changes import Change, read_changes
 from taograph.trace.replays.comparing import Difference, first_difference, plain_of
 from taograph.trace.replays.instead import instead
@@ -29,6 +30,7 @@ from taograph.trace.stores import Store
 __all__ = ["CannotReplayError", "Change", "Difference", "Replay", "Uncovered", "areplay", "replay"]
 
 _FROM_A_TO_Z = "replay"
+_OWN_ENDS = (NotRecordedError.__name__, RecordEndsError.__name__)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,13 @@ class Replay:
         """The same in a word."""
         return "same" if self.same else "differs"
 
+    def entries(self) -> list[Entry]:
+        """What happened in the replay, in the form of a store; there is no chain of it."""
+        return [
+            Entry(self.run, place, e.type, "", e.content, None, content_hash="", prev="", hash="")
+            for place, e in enumerate(self.events, 1)
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         end = self.uncovered
@@ -94,12 +103,12 @@ class Replay:
         }
 
 
-def replay(store: Store, run: str, *, graph: Given = None, changes: Iterable[str | Change] = ()) -> Replay:
+def replay(store: Store, run: str | Run, *, graph: Given = None, changes: Iterable[str | Change] = ()) -> Replay:
     """Replay a run.
 
     Args:
         store: Where it is recorded, see :func:`taograph.trace.open_store`.
-        run: How its id begins; or "last".
+        run: The run; or how its id begins, or "last".
         graph: The graph, where the record does not say what it is made of: one that is not of taograph, or one with
             functions among its options. Or a function that makes it, of nothing or of a model and tools that stand in
             for the recorded ones. Left out, the graph is made from the record.
@@ -121,7 +130,7 @@ def replay(store: Store, run: str, *, graph: Given = None, changes: Iterable[str
             sent = asked.make()
 
 
-async def areplay(store: Store, run: str, *, graph: Given = None, changes: Iterable[str | Change] = ()) -> Replay:
+async def areplay(store: Store, run: str | Run, *, graph: Given = None, changes: Iterable[str | Change] = ()) -> Replay:
     """As :func:`replay`, by the async way of the graph; the record is read in a thread."""
     from taograph.calls import TOOL_THREADS, Call, Steps, adrive
 
@@ -171,11 +180,11 @@ class _Asked:
 
 
 def _replaying(
-    store: Store, run: str, graph: Given, changes: Iterable[str | Change]
+    store: Store, run: str | Run, graph: Given, changes: Iterable[str | Change]
 ) -> Generator[Player | _Asked, Any, Replay]:
     """Yields the player, then the calls of the graph; is sent what came of them."""
     otherwise = read_changes(list(changes))
-    recorded = read(store, find(runs(store), run))
+    recorded = read(store, find(runs(store), run) if isinstance(run, str) else run)
     player = Player([*recorded.before, *recorded.phases], otherwise, changed=len(recorded.before))
     saver, notes = InMemorySaver(), list[str]()
     made = _graphs(recorded, graph, otherwise, saver, notes)
@@ -193,7 +202,7 @@ def _replaying(
             f"run {recorded.id} goes on with a thread whose earlier runs cannot be replayed: {player.uncovered.why}"
         )
     ended = not isinstance(result, NotRecordedError)
-    events = [event for memory in done for event in memory.events if ended or event.type != "run_ended"]
+    events = [event for memory in done for event in memory.events if not _is_ours(event, ended=ended)]
     stop = _stop(events, made[-1][1][0], player)
     notes += _notes(recorded, result, player, otherwise)
     return Replay(
@@ -219,13 +228,14 @@ def _graphs(
     """The calls of the graph, each with it and the context of its run."""
     found: list[tuple[Phase, tuple[Runnable[Any, Any], dict[str, Any] | None]]] = []
     of_run: dict[str, tuple[Runnable[Any, Any], dict[str, Any] | None]] = {}
+    meant = {phase.run for phase in recorded.phases}
     for phase in [*recorded.before, *recorded.phases]:
         if phase.run not in of_run:
-            own = changes if phase.run == recorded.id else ()
+            own = changes if phase.run in meant else ()
             try:
                 made = rebuilt(phase, own, notes) if graph is None else given(graph, phase)
             except CannotReplayError:
-                if phase.run == recorded.id:
+                if phase.run in meant:
                     raise
                 notes.append("an earlier run on the thread cannot be replayed, so what it left there is missing")
                 continue
@@ -259,6 +269,13 @@ def _same_questions(player: Player, number: int) -> dict[str, str]:
                 here.remove(same)
                 found[id] = same[1]
     return found
+
+
+def _is_ours(event: Happened, *, ended: bool) -> bool:
+    """Whether an event is of the replay's own end, and not of what would have happened."""
+    if event.type == "run_ended":
+        return not ended
+    return event.type == "model_failed" and event.content["error"] in _OWN_ENDS
 
 
 def _covered(events: Sequence[Happened], end: Uncovered | None, stop: Mapping[str, Any] | None) -> int:

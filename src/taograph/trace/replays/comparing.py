@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +65,13 @@ def first_difference(
         replayed: The events of the replay, by phases.
         is_whole: Whether the replay went on to its end; if not, what it did not come to is no difference.
     """
+    done: set[str] = set()
     for number, phase in enumerate(phases):
         here = replayed[number] if number < len(replayed) else ()
         last = number >= len(replayed) - 1
-        found = _in_phase(phase, here, is_whole=is_whole or not last)
+        found = _in_phase(phase, here, is_whole=is_whole or not last, done=done)
+        # What was done when a call was ended from outside may be told once more by the next, or not.
+        done = {str(seen.content["id"]) for _, seen in phase.observations} if phase.breaks_off else set()
         if found is not None:
             return found
         if number >= len(replayed) and is_whole:
@@ -77,11 +80,15 @@ def first_difference(
     return None
 
 
-def _in_phase(phase: Phase, replayed: Sequence[Happened], *, is_whole: bool) -> Difference | None:
+def _in_phase(
+    phase: Phase, replayed: Sequence[Happened], *, is_whole: bool, done: Collection[str]
+) -> Difference | None:
     ended = is_whole and not phase.breaks_off
     there, here = _lanes(phase.events, ended=ended), _lanes(replayed, ended=ended)
     found: list[tuple[float, Difference]] = []
     for task in {**there, **here}:
+        if task[:1] == ("call",) and task[1] in done and (task not in there or task not in here):
+            continue
         difference = _in_lane(there.get(task, []), here.get(task, []), ended, phase.breaks_off)
         if difference is not None:
             found.append(difference)
@@ -145,7 +152,7 @@ def _field(event: Happened, name: str) -> Any:
 
 def plain_of(event: Happened) -> dict[str, Any]:
     """What is compared of an event: no ids that each run has anew, and nothing of the clock."""
-    made = _timeless({name: value for name, value in event.content.items() if name not in _NOT_SAID})
+    made: dict[str, Any] = _timeless({name: value for name, value in event.content.items() if name not in _NOT_SAID})
     match event.type:
         case "approval_asked":
             made = {"value": _without(event.content.get("value"), "hash", "thread")}

@@ -202,7 +202,9 @@ class Player:
         if outcome is None:
             raise self._cut(exchange)
         if outcome.type == "model_failed":
-            raise failure_of(outcome.content)
+            raise (
+                self._breaks_off() if self.phase.breaks_off and self._is_last(outcome) else failure_of(outcome.content)
+            )
         made = message_of(dict(outcome.content["message"]))
         change = self._change("reply", task, str(exchange.asked.step))
         if change is not None:
@@ -226,8 +228,8 @@ class Player:
         if place < len(lane) and lane[place].request == asked.content["request"]:
             self._used[task] += 1
             return lane[place]
-        before = self.phases[self._now - 1] if self._now else None
-        if before is not None and before.breaks_off:
+        before = self._before()
+        if before is not None:
             # It was paid for, and the process died before the graph had stored it.
             paid = [e for e in before.exchanges.get(task, ())[-1:] if e.request == asked.content["request"]]
             if paid and paid[0].outcome is not None:
@@ -249,6 +251,10 @@ class Player:
         if self.phase.breaks_off:
             return self._breaks_off()
         return self._ends("no reply to this request is recorded", exchange.asked, exchange.asked.content)
+
+    def _is_last(self, event: Happened) -> bool:
+        """Whether nothing else is recorded of its graph."""
+        return not any(e.place > event.place for e in self.phase.of_level(event.task[:-1]))
 
     def _stop_after(self, event: Happened) -> Happened | None:
         later = (e for e in self.phase.of_level(event.task[:-1]) if e.place > event.place)
@@ -282,6 +288,8 @@ class Player:
         """
         with self._lock:
             found = self._observation(task, tool, id, args)
+            if found is not None and found not in self.phase.observations:
+                return found[1].content
             if found is not None:
                 action, seen = found
                 self._seen.add(seen.place)
@@ -329,7 +337,17 @@ class Player:
         fitting = [pair for pair in self.phase.observations if fits(pair)]
         named = [pair for pair in fitting if pair[0].content["id"] == id]
         exact = [pair for pair in named if pair[1].task == task]
-        return next(iter([*exact, *named, *fitting]), None)
+        before = self._before()
+        # It was done, and the process died before the graph had stored it.
+        done = (
+            [] if before is None else [p for p in before.observations if p[0].content["id"] == id and p[1].task == task]
+        )
+        return next(iter([*exact, *named, *fitting, *done[-1:]]), None)
+
+    def _before(self) -> Phase | None:
+        """The call of the graph before the one at hand, where that was ended from outside."""
+        before = self.phases[self._now - 1] if self._now else None
+        return before if before is not None and before.breaks_off else None
 
     def _question(self) -> Any:
         """A question that a tool asked a person in this call of the graph."""
