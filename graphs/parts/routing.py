@@ -27,6 +27,7 @@ from taograph.graphs.parts import routes
 from taograph.graphs.parts.routes import DOUBT, OBJECTION, Asked, Route, Rule
 from taograph.graphs.protocols.native import text_of, thought_of
 from taograph.models.prices import price_of
+from taograph.tools.results import READ_RESULT
 
 BOUNDARY = "hop"
 """The kind of the message that a strategy after the first begins behind."""
@@ -38,9 +39,9 @@ _BEFORE_CHARS = 500
 _CLASSIFY = (
     'Decide how the question below is best answered. "direct": from general knowledge or from the question itself, at '
     'once. "tools": it needs a source, data that is fresh or belongs to the user, a computation, or several steps.\n'
-    "The tools: {tools}\n{before}Question: {question}\n\n"
+    "The tools: {tools}\n{before}Question: {question}"
 )
-_ONE_WORD = "Reply with one word, direct or tools."
+_ONE_WORD = "\n\nReply with one word, direct or tools."
 _BEFORE = "The conversation before it ended with: {answer}\n"
 _FORM: Structure = read_structure(
     {
@@ -187,8 +188,7 @@ class Router:
         loop = "react" if "react" in names else next((name for name in names if name != "direct"), names[0])
         if len(names) == 1:
             return Route(names[0], "there is no other strategy")
-        tools = {name: tool.description for name, tool in self.agent.by_name.items()}
-        found = routes.decide(Asked(here.question, tools, self.agent.require), self.rules)
+        found = routes.decide(Asked(here.question, self._tools, self.agent.require), self.rules)
         if found is None:
             found = yield from self._classified(here)
         if found.strategy == "direct" and "direct" not in names:
@@ -202,6 +202,11 @@ class Router:
             )
         return found
 
+    @property
+    def _tools(self) -> dict[str, str]:
+        """The tools by what they are for; how a long result is read is no reason to take any way."""
+        return {name: tool.description for name, tool in self.agent.by_name.items() if name != READ_RESULT}
+
     def _classified(self, here: Stage) -> Steps[Route]:
         if self.classifier is False:
             return Route("direct", "no rule decides, and nobody else is asked")
@@ -209,8 +214,7 @@ class Router:
             return Route("direct", "no rule decides, and there is one step only")
         before = next((text_of(m) for m in reversed(here.history[:-1]) if isinstance(m, AIMessage) and text_of(m)), "")
         told = _CLASSIFY.format(
-            tools="; ".join(f"{name}: {_head(tool.description)}" for name, tool in self.agent.by_name.items())
-            or "none",
+            tools="; ".join(f"{name}: {_head(about)}" for name, about in self._tools.items()) or "none",
             before=_BEFORE.format(answer=_head(before, _BEFORE_CHARS)) if before else "",
             question=here.question,
         )
