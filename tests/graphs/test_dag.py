@@ -2,131 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
+from dag_support import (
+    LONG,
+    Writing,
+    args,
+    fail,
+    finish,
+    last_request,
+    made,
+    multiply,
+    observed,
+    plan,
+    search,
+    with_name,
+)
 from fake_openai_server import Reply
 from http_support import Made, assert_concluded, both_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGenerationChunk
-from langchain_core.runnables import RunnableLambda
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from pydantic import BaseModel
 from stream_support import Streams, of
-from support import Way, assert_acceptable, assert_ended, both_ways, pending, question, run, thread
-from typing_extensions import TypedDict
+from support import Way, assert_acceptable, assert_ended, both_ways, question, run, thread
 
-from taograph import Limits, checkpoints, tool
-from taograph.cancel import Cancellation
+from taograph import Limits, tool
 from taograph.graphs import STRATEGIES
 from taograph.graphs.dag import create_dag_graph
 from taograph.models import ScriptedModel, call
-
-LONG = 30  # seconds after which a test that waits for an event has failed
-
-
-class Writing(ScriptedModel):
-    """Writes its first reply piece by piece; between two pieces it waits for what it is told to.
-
-    Attributes:
-        pieces: Texts, and functions that are called (in a thread) where they stand.
-    """
-
-    pieces: Sequence[Any] = ()
-
-    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        if self._next:
-            yield from super()._stream(messages, *args, **kwargs)
-            return
-        self._reply(messages, kwargs)
-        for piece in self.pieces:
-            if callable(piece):
-                piece()
-            else:
-                yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
-
-    async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        if self._next:
-            async for chunk in super()._astream(messages, *args, **kwargs):
-                yield chunk
-            return
-        self._reply(messages, kwargs)
-        for piece in self.pieces:
-            if callable(piece):
-                await asyncio.to_thread(piece)
-            else:
-                yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
-
-
-@tool(effects="none")
-def search(query: str) -> str:
-    """Search for something.
-
-    Args:
-        query: What to search for.
-    """
-    return f"found <{query}>"
-
-
-@tool(effects="none")
-def multiply(first: int, second: int = 2) -> str:
-    """Multiply two numbers.
-
-    Args:
-        first: One.
-        second: The other.
-    """
-    return str(first * second)
-
-
-@tool(effects="none")
-def fail(query: str) -> str:
-    """Fail.
-
-    Args:
-        query: Anything.
-    """
-    raise RuntimeError(f"a secret about {query}")
-
-
-def with_name(name: str) -> Any:
-    return search.model_copy(update={"name": name})
-
-
-def plan(*calls: str, first: int = 1) -> str:
-    lines = [f"{number}. {one}" for number, one in enumerate(calls, first)]
-    return "\n".join([*lines, f"{first + len(calls)}. join()<END_OF_PLAN>"])
-
-
-def finish(answer: str) -> str:
-    return f"Thought: that is all.\nAction: Finish({answer})"
-
-
-def made(*calls: str, **options: Any) -> tuple[ScriptedModel, Any]:
-    model = ScriptedModel(replies=[plan(*calls), finish("Fine.")], usage=(100, 10))
-    return model, create_dag_graph(model, [search, multiply, fail], **options)
-
-
-def observed(result: dict[str, Any]) -> dict[str, str]:
-    return {m.tool_call_id: m.text for m in result["messages"] if isinstance(m, ToolMessage)}
-
-
-def args(result: dict[str, Any]) -> dict[str, Any]:
-    return {c["id"]: c["args"] for m in result["messages"] if isinstance(m, AIMessage) for c in m.tool_calls}
-
-
-def last_request(model: ScriptedModel) -> str:
-    return str(model.requests[-1].messages[-1].content)
 
 
 @both_ways
@@ -406,297 +316,6 @@ def test_no_more_at_once_than_is_allowed(way: Way) -> None:
 
 
 @both_ways
-def test_the_word_of_a_person_is_asked_for_when_the_plan_is_complete(way: Way, tmp_path: Path) -> None:
-    begun: list[str] = []
-
-    @tool(effects="none")
-    def look(what: str) -> str:
-        """Look.
-
-        Args:
-            what: At what.
-        """
-        begun.append(what)
-        return f"saw {what}"
-
-    calls = ['look("a")', 'send("$1")', 'look("b")', 'look("$2")']
-    sent: list[str] = []
-
-    @tool(effects="once")
-    def send(text: str) -> str:
-        """Send.
-
-        Args:
-            text: What.
-        """
-        sent.append(text)
-        return f"sent {text}"
-
-    with checkpoints.open(f"sqlite:///{tmp_path / 'a.db'}") as saver:
-        model = ScriptedModel(replies=[plan(*calls), finish("Fine.")])
-        options: dict[str, Any] = {"approve": ["send"], "checkpointer": saver}
-        (asked,) = pending(run(way, create_dag_graph(model, [look, send], **options), question(), thread()))
-        assert asked.value["args"] == {"text": "saw a"}
-        assert sorted(begun) == ["a", "b"]
-        assert sent == []
-        edit = {asked.id: {"decision": "edit", "args": {"text": "less"}}}
-        result = run(way, create_dag_graph(model, [look, send], **options), Command(resume=edit), thread())
-        assert_ended(result, "final", model)
-        assert len(model.requests) == 2
-        assert sent == ["less"]
-        assert sorted(begun) == ["a", "b", "sent less"]
-
-
-@both_ways
-@pytest.mark.parametrize("kind", ["predicate", "tool"])
-def test_a_call_that_turns_out_to_wait_for_a_person(way: Way, kind: str, tmp_path: Path) -> None:
-    ran: list[str] = []
-
-    @tool(effects="none")
-    def choose(what: str) -> str:
-        """Let a person choose.
-
-        Args:
-            what: Of what.
-        """
-        said = interrupt(f"which {what}?") if kind == "tool" else "red"
-        ran.append(what)
-        return f"{said} {what}"
-
-    with checkpoints.open(f"sqlite:///{tmp_path / 'a.db'}") as saver:
-        model = ScriptedModel(replies=[plan('choose("hat")', 'search("$1")', 'search("b")'), finish("Fine.")])
-        approve: Any = (lambda name, args, trajectory: name == "choose") if kind == "predicate" else ()
-        graph = create_dag_graph(model, [choose, search], approve=approve, checkpointer=saver)
-        (asked,) = pending(run(way, graph, question(), thread()))
-        assert ran == []
-        answer = "approve" if kind == "predicate" else "red"
-        result = run(way, graph, Command(resume={asked.id: answer}), thread())
-        assert_ended(result, "final", model)
-        assert ran == ["hat"]
-        assert observed(result) == {"t1": "red hat", "t2": "found <red hat>", "t3": "found <b>"}
-        assert len(model.requests) == 2
-
-
-class Crash(BaseException):
-    """Passes everything, as the end of a process does."""
-
-
-@both_ways
-@pytest.mark.parametrize("effects", ["none", "idempotent", "once"])
-def test_after_a_crash_nothing_is_paid_or_run_twice(way: Way, effects: Any, tmp_path: Path) -> None:
-    runs: list[str] = []
-    crashes = [True]
-    both = threading.Event()
-
-    @tool(effects=effects)
-    def note(text: str) -> str:
-        """Note something.
-
-        Args:
-            text: What.
-        """
-        runs.append(text)
-        if text == "b":
-            both.set()
-        return f"noted {text}"
-
-    @tool(effects="none")
-    def break_down(text: str) -> str:
-        """Break down once.
-
-        Args:
-            text: Anything.
-        """
-        assert both.wait(LONG)
-        if crashes:
-            crashes.clear()
-            raise Crash
-        return "whole"
-
-    with checkpoints.open(f"sqlite:///{tmp_path / 'c.db'}") as saver:
-        model = ScriptedModel(
-            replies=[plan('note("a")', 'note("b $1"[2:0] or "b")', 'break_down("$1")'), finish("Fine.")]
-        )
-        model.replies = [plan('note("a")', 'note("b")', 'break_down("$1 $2")'), finish("Fine.")]
-        graph = create_dag_graph(model, [note, break_down], checkpointer=saver)
-        with pytest.raises(Crash):
-            run(way, graph, question(), thread())
-        result = run(way, graph, None, thread())
-        assert_ended(result, "final")
-        assert len(model.requests) == 2, "the plan was paid twice"
-        assert sorted(runs) == ["a", "b"]
-        assert observed(result)["t3"] == "whole"
-
-
-@both_ways
-@pytest.mark.parametrize("effects", ["none", "idempotent"])
-def test_what_was_done_before_the_plan_was_complete_survives_a_crash(way: Way, effects: Any, tmp_path: Path) -> None:
-    runs: list[str] = []
-    crashes = [True]
-    second = threading.Event()
-
-    @tool(effects=effects)
-    def note(text: str) -> str:
-        """Note something.
-
-        Args:
-            text: What.
-        """
-        runs.append(text)
-        if text != "a":
-            second.set()
-        return "n"
-
-    @tool(effects="none")
-    def break_down(text: str) -> str:
-        """Break down once.
-
-        Args:
-            text: Anything.
-        """
-        if crashes:
-            crashes.clear()
-            raise Crash
-        return "whole"
-
-    pieces = ['1. note("a")\n2. note("b$1")\n', lambda: second.wait(LONG), '3. break_down("$2")\n4. join()']
-    with checkpoints.open(f"sqlite:///{tmp_path / 'c.db'}") as saver:
-        model = Writing(replies=["", finish("Fine.")], pieces=pieces)
-        graph = create_dag_graph(model, [note, break_down], checkpointer=saver)
-        with pytest.raises(Crash):
-            run(way, graph, question(), thread())
-        result = run(way, graph, None, thread())
-        assert_ended(result, "final")
-        assert len(model.requests) == 2
-        assert runs == ["a", "bn"]
-        assert observed(result) == {"t1": "n", "t2": "n", "t3": "whole"}
-
-
-def test_what_must_not_be_repeated_waits_for_the_whole_plan_where_it_is_stored(steps: Streams) -> None:
-    looked = threading.Event()
-
-    @tool(effects="once")
-    def send(text: str) -> str:
-        """Send.
-
-        Args:
-            text: What.
-        """
-        return "sent"
-
-    @tool(effects="none")
-    def look(text: str) -> str:
-        """Look.
-
-        Args:
-            text: At what.
-        """
-        if text == "seen":
-            looked.set()
-        return "seen"
-
-    def order(**options: Any) -> list[str]:
-        looked.clear()
-        pieces = ['1. send("a")\n2. look("b")\n3. look("$2")\n', lambda: looked.wait(LONG), "4. join()"]
-        model = Writing(replies=["", finish("Fine.")], pieces=pieces)
-        events = steps(create_dag_graph(model, [send, look], **options), question(), thread())
-        assert events[-1]["text"] == "Fine."
-        told = [e.get("id", "the plan") for e in events if e["type"] in ("action", "budget")]
-        return told[: told.index("t1") + 1]
-
-    with checkpoints.open("sqlite://") as saver:
-        assert order(checkpointer=saver) == ["t2", "t3", "the plan", "t1"]
-    assert "the plan" not in order(), "nothing can be held to where nothing is stored"
-
-
-@both_ways
-def test_a_planner_that_begins_anew_after_a_failure(way: Way) -> None:
-    noted: list[str] = []
-    begun = threading.Event()
-
-    @tool(effects="none")
-    def note(text: str) -> str:
-        """Note.
-
-        Args:
-            text: What.
-        """
-        noted.append(text)
-        begun.set()
-        return f"noted {text}"
-
-    def breaks() -> None:
-        assert begun.wait(LONG)
-        raise httpx.ReadError("the connection broke")
-
-    model = Writing(
-        replies=["", plan('note("a")', 'note("c")'), finish("Fine.")], pieces=['1. note("a")\n2. note("b")\n3.', breaks]
-    )
-    result = run(way, create_dag_graph(model, [note], limits=Limits(model_retries=1)), question())
-    assert_ended(result, "final", model)
-    assert noted.count("a") == 1, "what says the same is not called again"
-    assert sorted(noted) == ["a", "b", "c"]
-    got = observed(result)
-    assert got["t2_2"] == "noted c"
-    assert got["t2"] == "noted b", "what was done is told"
-
-
-@both_ways
-def test_cancelled_while_it_plans_and_calls(way: Way) -> None:
-    begun, ended = threading.Event(), threading.Event()
-    hung: list[str] = []
-
-    @tool(effects="none", timeout=None)
-    async def hang(name: str) -> str:
-        """Hang.
-
-        Args:
-            name: Anything.
-        """
-        hung.append(name)
-        begun.set()
-        try:
-            await asyncio.sleep(300)
-        finally:
-            ended.set()
-        return name
-
-    with Cancellation() as cancel:
-
-        def stop() -> None:
-            assert begun.wait(LONG)
-            cancel.request("enough")
-
-        pieces = ['1. search("x")\n2. hang("$1")\n3. hang("$2")\n', stop, "4. join()"]
-        result = run(way, create_dag_graph(Writing(replies=["", "x"], pieces=pieces), [hang, search]), question())
-    assert_ended(result, "cancelled")
-    assert ended.wait(LONG), "it was left running"
-    assert hung == ["found <x>"]
-    assert observed(result)["t1"] == "found <x>"
-    assert "cancelled" in observed(result)["t2"]
-
-
-@both_ways
-def test_the_time_is_over_in_the_middle(way: Way) -> None:
-    @tool(effects="none", timeout=None)
-    async def hang(name: str) -> str:
-        """Hang.
-
-        Args:
-            name: Anything.
-        """
-        await asyncio.sleep(300)
-        return name
-
-    model = ScriptedModel(replies=[plan('hang("a")', 'search("b")', 'search("$1")'), "What I have."])
-    result = run(way, create_dag_graph(model, [hang, search], limits=Limits(seconds=0.3)), question())
-    assert_ended(result, "deadline", model)
-    assert "the run's time was over" in observed(result)["t1"]
-    assert observed(result)["t2"] == "found <b>"
-    assert result["answer"] == "What I have."
-
-
-@both_ways
 def test_a_second_question_has_a_plan_of_its_own(way: Way) -> None:
     replies = [plan('search("a")'), finish("One."), plan('search("b")', 'search("$1")'), finish("Two.")]
     model = ScriptedModel(replies=replies)
@@ -769,43 +388,6 @@ def test_what_is_told(steps: Streams) -> None:
     assert [e["type"] for e in events][-2:] == ["stop", "answer"]
 
 
-def test_an_error_of_our_own_ends_the_run_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, released = threading.Event(), threading.Event()
-
-    @tool(effects="none", timeout=None)
-    async def hang(name: str) -> str:
-        """Hang.
-
-        Args:
-            name: Anything.
-        """
-        begun.set()
-        try:
-            await asyncio.sleep(300)
-        finally:
-            released.set()
-        return name
-
-    @tool(effects="none")
-    def last(name: str) -> str:
-        """Come after it.
-
-        Args:
-            name: Anything.
-        """
-        assert begun.wait(LONG)
-        return name
-
-    def broken(*_: Any) -> Any:
-        raise KeyError("a bug")
-
-    monkeypatch.setattr("taograph.tools.running.succeeded", broken)
-    model = ScriptedModel(replies=[plan('hang("a")', 'last("b")'), "x"])
-    with pytest.raises(KeyError):
-        create_dag_graph(model, [hang, last]).invoke(question())
-    assert released.wait(LONG), "it was left running"
-
-
 def test_it_is_a_strategy_like_the_others() -> None:
     assert STRATEGIES["dag"] is create_dag_graph
     model = ScriptedModel(replies=["1. join()", "Four."])
@@ -869,29 +451,3 @@ def test_over_the_wire(serve: Any, made: Made, way: Way) -> None:
     assert not server.requests[1].get("stream")
     assert observed(result) == {"t1": "noted a", "t2": "noted b noted a"}
     assert result["spent"]["input_tokens"] > 0
-
-
-class Outer(TypedDict):
-    answer: str
-    rejected: bool
-
-
-@both_ways
-def test_as_a_node_of_another_graph_with_an_approval_in_it(way: Way, tmp_path: Path) -> None:
-    with checkpoints.open(f"sqlite:///{tmp_path / 'a.db'}") as saver:
-        model = ScriptedModel(replies=[plan('search("a")', "multiply(3)", 'search("$2")'), finish("Fine.")])
-        inner = create_dag_graph(model, [search, multiply], approve=["multiply"])
-
-        async def ainside(state: Outer) -> dict[str, Any]:
-            return {"answer": (await inner.ainvoke(question()))["answer"]}
-
-        def inside(state: Outer) -> dict[str, Any]:
-            return {"answer": inner.invoke(question())["answer"]}
-
-        builder = StateGraph(Outer).add_node("inside", RunnableLambda(inside, ainside))
-        graph = builder.add_edge(START, "inside").add_edge("inside", END).compile(checkpointer=saver)
-        (asked,) = pending(run(way, graph, {"answer": ""}, thread()))
-        assert asked.value["tool"] == "multiply"
-        result = run(way, graph, Command(resume={asked.id: "approve"}), thread())
-        assert result["answer"] == "Fine."
-        assert len(model.requests) == 2

@@ -1,0 +1,64 @@
+"""What the tests of ReWOO's graph share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+
+from taograph import tool
+from taograph.graphs.rewoo import create_rewoo_graph
+from taograph.models import ScriptedModel
+
+
+@tool(effects="none")
+def search(query: str) -> str:
+    """Search for something.
+
+    Args:
+        query: What to search for.
+    """
+    return f"found <{query}>"
+
+
+@tool(effects="none")
+def multiply(first: int, second: int = 2) -> str:
+    """Multiply two numbers.
+
+    Args:
+        first: One.
+        second: The other.
+    """
+    return str(first * second)
+
+
+@tool(effects="none")
+def fail(query: str) -> str:
+    """Fail.
+
+    Args:
+        query: Anything.
+    """
+    raise RuntimeError(f"a secret about {query}")
+
+
+def plan(*steps: str) -> str:
+    """A plan in the paper's form."""
+    return "\n".join(f"Plan: step {number}\n{step}" for number, step in enumerate(steps, 1))
+
+
+def asked_for(*steps: str, answer: Any = "Fine.", **options: Any) -> tuple[ScriptedModel, Any]:
+    model = ScriptedModel(replies=[plan(*steps), answer], usage=(100, 10))
+    return model, create_rewoo_graph(model, [search, multiply, fail], **options)
+
+
+def evidence(result: dict[str, Any]) -> dict[str, str]:
+    return {m.tool_call_id: m.text for m in result["messages"] if isinstance(m, ToolMessage)}
+
+
+def args(result: dict[str, Any]) -> dict[str, Any]:
+    return {c["id"]: c["args"] for m in result["messages"] if isinstance(m, AIMessage) for c in m.tool_calls}
+
+
+def solved_with(model: ScriptedModel) -> str:
+    return str(model.requests[-1].messages[-1].content)
