@@ -42,6 +42,17 @@ class PostgresServer:
         """The URL of a database of it."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 
+    def stop(self) -> None:
+        """Stop it at once, as a crash does; what it holds stays."""
+        _run([_programs() / "pg_ctl", "stop", "-w", "-m", "immediate", "-D", self.log.parent / "data"])
+
+    def start(self) -> None:
+        """Start it, with what it held."""
+        # -w waits until it answers; the server itself keeps none of our pipes, or this would wait for ever.
+        command: list[Path | str] = [_programs() / "pg_ctl", "start", "-w", "-t", "60", "-D", self.log.parent / "data"]
+        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -c unix_socket_directories= -c fsync=off"
+        _run([*command, "-l", self.log, "-o", options])
+
 
 @contextmanager
 def running() -> Iterator[PostgresServer]:
@@ -68,11 +79,10 @@ def running() -> Iterator[PostgresServer]:
             "--no-sync",
         )
         port = _free_port()
-        options = f"-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories= -c fsync=off"
+        server = PostgresServer(port, log)
         try:
-            # -w waits until it answers; the server itself keeps none of our pipes, or this would wait for ever.
-            _run([programs / "pg_ctl", "start", "-w", "-t", "60", "-D", data, "-l", log, "-o", options])
-            yield PostgresServer(port, log)
+            server.start()
+            yield server
         finally:
             if (data / "postmaster.pid").exists():
                 _run([programs / "pg_ctl", "stop", "-w", "-m", "immediate", "-D", data])

@@ -23,7 +23,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[PostgresServer]:
-    pytest.importorskip("psycopg_pool", reason="needs taograph[postgres]")
+    pytest.importorskip("psycopg", reason="needs taograph[postgres]")
     try:
         with running() as started:
             yield started

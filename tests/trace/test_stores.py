@@ -291,7 +291,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    pytest.importorskip("psycopg_pool")
+    pytest.importorskip("psycopg")
     with pytest.raises(OSError, match="nothing listens there") as caught:
         open_store("postgresql://me:correct-horse@127.0.0.1:1/x")
     assert "correct-horse" not in str(caught.value)

@@ -54,7 +54,8 @@ class Barrier(BaseCallbackHandler):
         """A tool is to be called."""
         self._writer.flush(self._recorder.trace_of(run_id))
 
-    def on_chain_end(self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any) -> None:
+    def on_chain_end(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
         """A run ended: what it returns is on the record, or not returned."""
-        if parent_run_id is None:
+        if str(run_id) in self._recorder.ended:
+            self._recorder.ended.discard(str(run_id))
             self._writer.flush(str(run_id))

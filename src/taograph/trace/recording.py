@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -53,6 +54,8 @@ class Recorder(GraphCallbackHandler):
         self.settings = settings
         self.writer = writer
         self.raise_error = settings.on_error == "stop"
+        # Traces that have ended, and of which nobody has made sure yet that they are written.
+        self.ended: set[str] = set()
         self._places: dict[UUID, Place] = {}
         self._ours: set[UUID] = set()
         versions()  # looked up here: it reads files, which is no work for an event loop
@@ -95,6 +98,8 @@ class Recorder(GraphCallbackHandler):
                 self._write(place, kind, content)
         if place.parent is None:
             self._close(place.trace, "waiting" if place.trace.waits else "ended")
+            if self.raise_error:
+                self.ended.add(place.trace.id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It failed, or is interrupted."""
@@ -368,9 +373,19 @@ class Recorder(GraphCallbackHandler):
             run=place.run or trace.run or trace.id,
             step=place.step,
         )
-        self.writer.write(draft, delete_on=self._delete_on)
+        done = self.writer.write(draft, delete_on=self._delete_on)
+        if not _on_a_loop():  # which must not wait; there the barrier does, before what is to be paid
+            self.writer.wait(done)
 
     @property
     def _delete_on(self) -> str | None:
         days = self.settings.keep_days
         return None if days is None else (datetime.now(UTC).date() + timedelta(days=days)).isoformat()
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

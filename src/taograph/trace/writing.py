@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -106,17 +106,20 @@ class Writer:
         Raises:
             TraceError: It could not be, or an event of the trace was lost before; and ``on_error`` is "stop".
         """
-        done = self._put(None, None)
-        try:
-            done.result(_WAIT_SECONDS)
-        except TimeoutError:
+        if not self.wait(self._put(None, None)):
+            problem = f"the trace is not written yet after {_WAIT_SECONDS:g} seconds"
             if self._on_error == "stop":
-                raise TraceError(f"the trace could not be written within {_WAIT_SECONDS:g} seconds") from None
-            log.warning("the trace is not written yet after %g seconds; the run goes on", _WAIT_SECONDS)
+                raise TraceError(problem)
+            log.warning("%s; the run goes on", problem)
         if self._on_error == "stop":
             error = self._failed if trace is None else self._broken.get(trace)
             if error is not None:
                 raise TraceError(_said(error)) from error
+
+    @staticmethod
+    def wait(done: Future[None]) -> bool:
+        """Wait until an event is stored, or lost; returns False where that takes too long."""
+        return bool(wait([done], _WAIT_SECONDS).done)
 
     def close(self) -> None:
         """Write what is left, and close the store."""
@@ -172,7 +175,7 @@ class Writer:
             self._append(batch)
             batch = [job] if job.what is not None else []
             if job.what is None:
-                job.done.set_result(None)
+                self._try([job], lambda store: None) if self._failed else job.done.set_result(None)
         self._append(batch)
 
     def _append(self, batch: list[_Job]) -> None:
@@ -201,7 +204,8 @@ class Writer:
                 log.warning("%s; events are lost", _said(error))
             self._failed = error
             ended = time.monotonic()  # a run that waits for a dead server does little else
-            self._not_before = ended + max(_AGAIN_SECONDS, min(10 * (ended - began), _MOST_SECONDS))
+            if self._store is None or not isinstance(error, _OF_ONE):
+                self._not_before = ended + max(_AGAIN_SECONDS, min(10 * (ended - began), _MOST_SECONDS))
             self._lose(jobs, error)
             return
         if self._failed is not None:

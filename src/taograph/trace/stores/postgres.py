@@ -7,80 +7,96 @@ hold it until it uses them again: ``VACUUM FULL`` writes the files anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from psycopg import Connection, Error, IsolationLevel, OperationalError, errors, sql
+from psycopg import Connection, Error, OperationalError, errors, sql
 from psycopg.rows import tuple_row
-from psycopg_pool import ConnectionPool
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from taograph.postgres_urls import cause, check_url, hide
 from taograph.trace.stores.sql import ALONE, EVENTS, LOG, SCHEMA, TRACES, Execute, SqlStore
 
-if TYPE_CHECKING:
-    from psycopg.rows import TupleRow
-
 log = logging.getLogger("taograph.trace")
 
-_CONNECTIONS = 4
 _CONNECT_SECONDS = 10
-_WAIT_SECONDS = 5.0
 _SET_UP_SECONDS = 60.0
+
+Opened = Connection[tuple[Any, ...]]
 
 
 class PostgresStore(SqlStore):
-    """A store on a pool of connections.
+    """A store on a server, over one connection that is made anew where it was lost.
 
     Args:
-        pool: An open pool.
+        connect: Makes a connection.
+        connection: One that is open.
         url: Where to: what it keeps secret is taken out of errors.
     """
 
-    def __init__(self, pool: ConnectionPool[Connection[TupleRow]], url: str) -> None:
-        self._pool, self._url = pool, url
+    def __init__(self, connect: Callable[[], Opened], connection: Opened, url: str) -> None:
+        self._connect, self._connection, self._url = connect, connection, url
+        self._lock = threading.RLock()
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
         """As :meth:`SqlStore.transaction`."""
-        with self._connection() as connection, connection.transaction():
-            execute = _executing(connection)
-            execute(ALONE)
+        with self._lock, self._told(), self._begun(ALONE) as execute:
             yield execute
 
     @contextmanager
     def reading(self, *, whole: bool = False) -> Iterator[Execute]:
         """As :meth:`SqlStore.reading`."""
-        with self._connection() as connection, connection.transaction():
-            level = IsolationLevel.REPEATABLE_READ if whole else IsolationLevel.READ_COMMITTED
-            connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level.name.replace('_', ' ')} READ ONLY".encode())
-            yield _executing(connection)
+        if whole:  # it may take its time: a connection of its own
+            with self._told(), self._connect() as connection, connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield _executing(connection)
+            return
+        with self._lock, self._told(), self._begun("SET TRANSACTION READ ONLY") as execute:
+            yield execute
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection[TupleRow]]:
-        """A connection, checked; what goes wrong is told without the URL."""
+    def _begun(self, first: str) -> Iterator[Execute]:
+        """A transaction that begins with a statement, on a connection that is looked at before."""
         try:
-            with self._pool.connection() as connection:
-                yield connection
-                return
+            self._connection.execute("SELECT 1")
+        except OperationalError:  # the server may have been started anew since
+            self._connection.close()
+            self._connection = self._connect()
+        with self._connection.transaction():
+            execute = _executing(self._connection)
+            execute(first)
+            yield execute
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What goes wrong is told without the URL."""
+        try:
+            yield
+            return
+        except OperationalError as error:
+            said = error.diag.message_primary
+            problem = hide(self._url, said) if said else cause(hide(self._url, str(error)))
         except Error as error:
-            problem = error.diag.message_primary or str(error).split("\n", 1)[0] or type(error).__name__
-        # Beyond the handler, so that the driver's own error, which may show the URL, is not carried along.
-        raise OSError(f"trace: the database failed: {hide(self._url, problem)}") from None
+            problem = hide(self._url, error.diag.message_primary or type(error).__name__)
+        # Beyond the handlers, so that the driver's own error, which may show the URL, is not carried along.
+        raise OSError(f"trace: the database failed: {problem}") from None
 
     def give_back(self) -> None:
         """Let the server use the space of deleted rows again."""
         try:
-            with self._pool.connection() as connection:
+            with self._lock:
                 for name in (EVENTS, TRACES):
-                    connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
+                    self._connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
         except Error as error:  # it does so by itself, later
             log.info("the space of deleted rows is not free yet: %s", type(error).__name__)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._pool.close()
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
 
 
 def open_postgres(url: str, *, read_only: bool = False) -> PostgresStore:
@@ -99,37 +115,31 @@ def open_postgres(url: str, *, read_only: bool = False) -> PostgresStore:
     }
     if "connect_timeout" not in url:
         options["connect_timeout"] = _CONNECT_SECONDS
-    pool: ConnectionPool[Connection[TupleRow]] = ConnectionPool(
-        url,
-        kwargs=options,
-        min_size=1,
-        max_size=_CONNECTIONS,
-        timeout=_WAIT_SECONDS,
-        check=ConnectionPool.check_connection,
-        name="taograph-trace",
-        open=False,
-    )
-    problem = "it holds no traces"
+
+    def connect() -> Opened:
+        return Connection.connect(url, **options)
+
+    kind = OSError
     try:
-        with Connection.connect(url, **options) as connection:  # one try, and its error: a pool would go on trying
+        connection = connect()
+        try:
             found = _found(connection)
             if not found and not read_only:
                 _set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
         if found or not read_only:
-            pool.open(wait=True)
-            return PostgresStore(pool, url)
+            return PostgresStore(connect, connection, url)
+        connection.close()
+        kind, problem = FileNotFoundError, "the database holds no traces"
     except OperationalError as error:
         why = cause(hide(url, str(error)))
         problem = f"the database can't be reached ({why}): see whether the URL is right and the server runs"
     except Error as error:
         why = hide(url, error.diag.message_primary or type(error).__name__)
         problem = f"the tables can't be made ({why}): GRANT CREATE on the schema, or let one who may run once"
-    except BaseException:
-        pool.close()
-        raise
-    pool.close()
     # Beyond the handlers, so that the driver's own error, which may show the URL, is not carried along.
-    kind = FileNotFoundError if problem == "it holds no traces" else OSError
     raise kind(f"trace: {problem}")
 
 
