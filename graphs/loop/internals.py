@@ -128,6 +128,7 @@ class OwnLimitGraph(CompiledStateGraph[Any, Any, Any, Any]):
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """As LangGraph's; ``invoke`` and ``batch`` come here too."""
         check_input(input)
+        config = _with_a_thread_for_the_stream(ensure_config(self.config, config), config, options)
         start, wanted = self._run(super().stream, input, config, options)
         return writers.stream(start, wanted) if wanted else start(None)
 
@@ -202,6 +203,21 @@ def _of_run(
     if ready.checkpoint is not None:
         given |= {"thread_id": wanted.thread, "checkpoint_id": ready.checkpoint}
     return {**made, "configurable": given}
+
+
+def _with_a_thread_for_the_stream(
+    whole: RunnableConfig, config: RunnableConfig | None, options: dict[str, Any]
+) -> RunnableConfig | None:
+    """A config under which something runs: LangGraph waits for what is streamed in one of the threads for tasks.
+
+    Where there is only one, ``max_concurrency=1``, no task would ever begin. With two, a second task may run while
+    nothing waits.
+    """
+    given = options.get("stream_mode") or ()
+    modes = {given} if isinstance(given, str) else set(given)
+    if whole.get("max_concurrency") != 1 or not (options.get("subgraphs") or modes & {"custom", "messages"}):
+        return config
+    return {**(config or {}), "max_concurrency": 2}
 
 
 def _without_default_limit(config: RunnableConfig | None) -> RunnableConfig | None:

@@ -182,6 +182,7 @@ def test_a_sample_that_fails_is_no_vote_and_does_not_take_the_others_with_it(fai
     assert_ended(result, "final", model)
     assert result["answer"] == "Paris"
     assert result["votes"]["failed"] == 1
+    assert [one["fault"] for one in result["samples"] if one["fault"]] == [fault]
     assert result["votes"]["of"] == result["votes"]["drawn"] - 1
     assert len(model.requests) <= 5
 
