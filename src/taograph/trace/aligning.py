@@ -13,6 +13,9 @@ from taograph.trace.showing import Line, lines
 
 QUESTION = "the question"
 """What comes before the first step."""
+END = "the end"
+"""What comes after the last one: answer and stop."""
+_EDGES = (QUESTION, END)
 How = Literal["same", "changed", "only_a", "only_b"]
 # What a step is known by when runs are aligned: what was done; what was thought is worded anew each time.
 _DONE = ("Action", "Plan", "Answer", ">")
@@ -23,7 +26,7 @@ class Moment:
     """A step of a run: what was thought, done and seen in it.
 
     Attributes:
-        name: How it is called: "step 2", or "the end".
+        name: How it is called: "step 2", "the end", or the name of a nested run that belongs to no step.
         said: Labels without their numbers, and texts.
     """
 
@@ -101,7 +104,7 @@ class Alignment:
 
     def count(self, how: How) -> int:
         """How many steps there are of a kind, without the question and the end."""
-        return sum(pair.how == how and (pair.a or pair.b or _NONE).name.startswith("step") for pair in self.pairs)
+        return sum(pair.how == how and (pair.a or pair.b or _NONE).name not in _EDGES for pair in self.pairs)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -130,7 +133,7 @@ def align(a: Iterable[Entry], b: Iterable[Entry]) -> Alignment:
 
 
 def _moments(trajectory: Iterable[Line]) -> Iterator[Moment]:
-    """The steps of a trajectory: a nested run belongs to the step in which it began."""
+    """The steps of a trajectory: a nested run belongs to the step in which it began, if there is one."""
     said: list[tuple[str, str]] = []
     name, step = QUESTION, ""
     for line in trajectory:
@@ -139,10 +142,14 @@ def _moments(trajectory: Iterable[Line]) -> Iterator[Moment]:
             if said:
                 yield Moment(name, tuple(said))
             said, step, name = [], number, f"step {number}"
-        elif line.depth == 0 and line.kind in ("answer", "stop", "run_ended") and name != "the end":
+        elif line.kind == "block" and line.depth == 0 and not step:
             if said:
                 yield Moment(name, tuple(said))
-            said, name = [], "the end"
+            said, name = [], line.label
+        elif line.depth == 0 and line.kind in ("answer", "stop", "run_ended") and name != END:
+            if said:
+                yield Moment(name, tuple(said))
+            said, name = [], END
         mark = ">" * line.depth + (">" if line.kind == "block" else "")
         said.append((f"{mark} {label}".strip(), line.text))
     if said:
@@ -182,6 +189,7 @@ def _difference(pair: Pair) -> Difference:
     )
     left, right = (said[place] if place < len(said) else None for said in (ones, others))
     kind = next(each[0] for each in (left, right) if each)
+    kind = f"nested {kind.lstrip('> ')}" if kind.startswith(">") else kind
     if left and right and left[0] != right[0]:  # as a thought here, an action there
         return Difference(where, kind.lower(), f"{left[0]}: {left[1]}", f"{right[0]}: {right[1]}")
     return Difference(where, kind.lower(), left and left[1], right and right[1])
