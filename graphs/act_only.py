@@ -26,7 +26,8 @@ def create_act_only_graph(
 
     With native calls the model is told to act without explaining; what it writes or reasons beside a call is not kept
     and not sent again. In the text protocol its instructions and examples have no thoughts. A model that reasons on
-    its own does so all the same: for a true baseline, switch that off in the model.
+    its own does so all the same, and some endpoints refuse its calls without the reasoning they came with: switch that
+    off in the model.
 
     Args:
         model: As :func:`taograph.create_react_graph`.

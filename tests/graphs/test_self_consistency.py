@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from fake_openai_server import Raw, Reply
+from http_support import Made, assert_concluded, both_pairs
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from stream_support import Streams, kinds, of
@@ -221,6 +224,26 @@ def test_the_refusal_of_a_temperature_is_told_as_a_retry(steps: Streams) -> None
     (told,) = of(events, "retry")
     assert told["reason"] == "temperature"
     assert "asked without one" in told["detail"]
+
+
+@both_pairs
+def test_an_endpoint_that_refuses_a_temperature(serve: Any, made: Made, way: Way) -> None:
+    error = {
+        "message": "Unsupported value: 'temperature' does not support 0.7 with this model.",
+        "type": "invalid_request_error",
+        "param": "temperature",
+        "code": "unsupported_value",
+    }
+
+    def answer(body: dict[str, Any]) -> Any:
+        warm = body.get("temperature") is not None
+        return Raw(json.dumps({"error": error}), status=400) if warm else Reply(thinks("Paris"))
+
+    server = serve(default=answer)
+    result = run(way, create_self_consistency_graph(made(server), samples=3), question(ASKED))
+    assert_concluded(result, "final", server)
+    assert result["answer"] == "Paris"
+    assert len(server.requests) == 4
 
 
 def test_another_error_is_no_refusal_of_the_temperature() -> None:
