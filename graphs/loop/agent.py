@@ -37,6 +37,8 @@ class Agent:
     Attributes:
         thoughts: Whether the model is to think in words before it acts, and its thoughts are kept.
         origin: The factory that it is of, for the record of a run.
+        worked: Whether a model that needs worked examples is shown the tools' own. They are turns of the loop: a model
+            that is asked for a plan, or for an answer from results, takes them for its own.
     """
 
     model: BaseChatModel | None
@@ -52,6 +54,7 @@ class Agent:
     name: str
     thoughts: bool = True
     origin: Origin | None = None
+    worked: bool = True
     _bound: dict[tuple[int, Spoken], Bound] = field(default_factory=dict, repr=False)
     _refusing: dict[int, tuple[BaseChatModel, str]] = field(default_factory=dict, repr=False)
 
@@ -158,7 +161,7 @@ class Bound:
                     'bind_tools. Use protocol="auto" or "text", or a model with function calling'
                 ) from None
         examples = agent.examples
-        if not examples and small:
+        if not examples and small and agent.worked:
             from taograph.graphs.protocols.examples import worked_examples
 
             examples = tuple(worked_examples(agent.tools))

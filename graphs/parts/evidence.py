@@ -161,8 +161,9 @@ def plan_request(tools: Iterable[BaseTool], *, llm: bool, text: bool) -> str:
         listed.append("\n".join([f"{tool.name}: {as_data(offered.description)}", *(f"  {line}" for line in lines)]))
     if llm:
         listed.append(
-            f"{LLM}: A language model like you. It sees nothing but its prompt; for what needs thought or common "
-            "knowledge, such as to pick a name out of evidence.\n  - prompt (string, required)"
+            f"{LLM}: A language model, for thinking about evidence, such as to pick a name out of it. It sees nothing "
+            "but its prompt and looks nothing up, so it is for what no other tool can do. Ask it for a bare answer.\n"
+            "  - prompt (string, required)"
         )
     said = _PLAN.format(tools="\n".join(listed) or "(none)")
     return said + _TEXT_FORM.format(example='[{"city": "#E1", "days": 3}]') if text else said
