@@ -116,7 +116,9 @@ def create_reflexion_graph(
         .add_node("reflect", node("reflect", stage(agent, part.ends_well(part.reflect, 2), checked=False)))
         .add_node("finish", node("finish", finish(agent)))
         .add_edge(START, "begin")
-        .add_conditional_edges("begin", router("route", route), ["trial", "reflect", *samples, "finish", END])
+        .add_conditional_edges(
+            "begin", router("route", route), ["trial", "evaluate", "reflect", *samples, "finish", END]
+        )
         .add_edge("trial", "evaluate")
         .add_conditional_edges("evaluate", router("route", route), ["reflect", *samples, "finish", END])
         .add_conditional_edges("reflect", router("route", route), ["trial", "finish", END])

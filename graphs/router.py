@@ -51,10 +51,10 @@ def create_router_graph(
     escalations: Mapping[str, Sequence[str]] = ESCALATIONS,
     **options: Unpack[Options],
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Make a graph that chooses a strategy for each question, and another one where that did not do.
+    """Make a graph that chooses a strategy for each question, and another one where that fell short.
 
-    ``direct`` is asked to say what it cannot know and whether it is sure. It did not do where it says "I don't know"
-    or the like, or that its confidence is low. Any strategy did not do where ``verify`` or ``require`` objects to its
+    ``direct`` is asked to say what it cannot know and whether it is sure. It fell short where it says "I don't know"
+    or the like, or that its confidence is low. Any strategy fell short where ``verify`` or ``require`` objects to its
     answer, or where it ended by one of the stop reasons in ``escalations``; what follows stands there, too:
 
     ================================================  ==========================================

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Overwrite
 
@@ -16,13 +16,13 @@ from taograph.graphs.loop.agent import Agent
 from taograph.graphs.loop.asking import Ended
 from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.stage import Body, Stage
-from taograph.graphs.loop.state import StrategyOutput, StrategyState
+from taograph.graphs.loop.state import Child, StrategyOutput, StrategyState
 from taograph.graphs.loop.stopping import Stop
 from taograph.graphs.loop.subruns import Branch
 from taograph.graphs.loop.trajectory import feedback, instructed, read_trajectory
 from taograph.graphs.parts import evaluating, reflecting
 from taograph.graphs.parts.chain_of_thought import thought_and_answer
-from taograph.graphs.parts.evaluating import Verdict
+from taograph.graphs.parts.evaluating import SAMPLES, Verdict
 from taograph.graphs.parts.reflecting import TRIGGERS, Trial, split_trials
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.native import text_of
@@ -46,7 +46,7 @@ class TrialsState(StrategyState):
     trials: list[Trial]
     reflections: list[str]
     samples: Annotated[list[str], operator.add]
-    next: Literal["trial", "sample", "reflect"]
+    next: Literal["trial", "evaluate", "sample", "reflect"]
     oracle: bool
 
 
@@ -102,7 +102,11 @@ class Trials:
             return {}
         here.session.removed += [str(message.id) for message in reflecting.closing_words(here.history)]
         judged = [trial for trial in state["trials"] if trial["verdict"] != "cut"]
-        return {"trials": judged, "samples": Overwrite([])}
+        update: dict[str, Any] = {"trials": judged, "samples": Overwrite([])}
+        cut = [trial for trial in state["trials"] if trial["verdict"] == "cut"]
+        if state["next"] == "trial" and cut and cut[-1]["stop"]["reason"] == "final":
+            update["next"] = "evaluate"  # it came to its answer, and was not judged
+        return update
 
     def act(self, here: Branch, state: TrialsState) -> Steps[dict[str, Any]]:
         """A trial; one that was cut goes on from what it had done."""
@@ -135,6 +139,7 @@ class Trials:
         if stop["reason"] in ("model_error", "refusal", "rejected"):
             raise Ended(here.stop(stop["reason"], f"trial {number}: {stop['detail']}"))
         if answer and self.judge == "agreement" and state["next"] != "sample":
+            self._can_sample(here, trials[-1][-1], child)
             here.turn()
             return {"next": "sample", "samples": Overwrite([])}
         verdict = yield from self._verdict(here, state, answer, talk, stop)
@@ -152,6 +157,25 @@ class Trials:
         if number < self.most:
             return {**update, "next": "reflect"}
         return {**update, **self._best(here, update["trials"], stop)}
+
+    def _can_sample(self, here: Stage, last: AnyMessage, child: Child) -> None:
+        """See to it that the tokens and the money reach for a round of samples: each is about what the answer took.
+
+        Raises:
+            Ended: They do not.
+        """
+        limits, spent, whole = here.session.limits, here.session.spent, child["spent"]
+        total = whole["input_tokens"] + whole["output_tokens"]
+        usage = last.usage_metadata if isinstance(last, AIMessage) else None
+        tokens = usage["total_tokens"] if usage else total / max(1, whole["model_calls"])
+        used = spent["input_tokens"] + spent["output_tokens"]
+        if limits.tokens is not None and used + SAMPLES * tokens > limits.tokens:
+            said = f"{used} of {limits.tokens} tokens used; {SAMPLES} samples take about {SAMPLES * tokens:.0f}"
+            raise Ended(here.stop("token_limit", said))
+        cost = SAMPLES * whole["cost"] * tokens / total if total else 0.0
+        if limits.cost is not None and spent["cost"] + cost > limits.cost:
+            said = f"${spent['cost']:.4f} of ${limits.cost:g} used; {SAMPLES} samples take about ${cost:.4f}"
+            raise Ended(here.stop("cost_limit", said))
 
     def reflect(self, here: Stage, state: TrialsState) -> Steps[dict[str, Any]]:
         """Find out what went wrong, and note what to do better."""

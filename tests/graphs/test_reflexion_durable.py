@@ -114,15 +114,31 @@ def test_going_on_with_the_same_limit_is_refused(saver: Any) -> None:
     assert len(model.requests) == 2
 
 
-def test_samples_that_a_limit_cut_are_drawn_anew(saver: Any) -> None:
+@pytest.mark.parametrize("tokens", [240, 310])
+def test_an_answer_that_a_limit_left_without_its_judge_is_judged_when_the_run_goes_on(tokens: int, saver: Any) -> None:
     model = tries("good", sample=lambda: "good", usage=(40, 10))
-    graph = create_reflexion_graph(model, [lookup], evaluate="agreement", limits=Limits(tokens=240), checkpointer=saver)
+    graph = create_reflexion_graph(
+        model, [lookup], evaluate="agreement", limits=Limits(tokens=tokens), checkpointer=saver
+    )
     cut = graph.invoke(question(), thread())
-    assert_ended(cut, "token_limit")
-    assert cut["answer"] == "good"
-    result = graph.invoke({"messages": []}, thread(), context=Context(tokens=5000))
+    if tokens == 240:
+        assert_ended(cut, "token_limit")
+        assert cut["answer"] == "good"
+        cut = graph.invoke({"messages": []}, thread(), context=Context(tokens=5000))
+    assert_ended(cut, "final", model)
+    assert verdicts(cut) == ["passed"]
+    assert kinds_of(model) == ["trial 1"] * 2 + ["sample"] * 3
+
+
+def test_a_judge_that_could_not_be_asked_is_asked_when_the_run_goes_on(saver: Any) -> None:
+    judge = ScriptedModel(replies=["OK"])
+    model = tries("answer")
+    graph = create_reflexion_graph(model, [lookup], evaluate=judge, limits=Limits(steps=2), checkpointer=saver)
+    assert_ended(graph.invoke(question(), thread()), "step_limit")
+    result = graph.invoke({"messages": []}, thread(), context=Context(steps=9))
     assert_ended(result, "final")
     assert verdicts(result) == ["passed"]
+    assert (len(model.requests), len(judge.requests)) == (2, 1)
 
 
 def test_a_second_question_on_the_thread_begins_anew(saver: Any) -> None:

@@ -122,6 +122,20 @@ def test_tokens_money_and_calls_are_those_of_the_run(limits: Limits, reason: str
     assert spent["tool_calls"] <= (limits.tool_calls or 100)
 
 
+@pytest.mark.parametrize(
+    ("limits", "reason"), [(Limits(tokens=240), "token_limit"), (Limits(cost=0.00024), "cost_limit")]
+)
+def test_samples_that_would_go_beyond_a_limit_are_not_drawn(limits: Limits, reason: str) -> None:
+    set_price("reflexion-script", FlatPrice(1.0, 1.0))
+    model = tries("good", sample=lambda: "good", usage=(40, 10), model_name="reflexion-script")
+    result = create_reflexion_graph(model, [lookup], evaluate="agreement", limits=limits).invoke(question())
+    assert_ended(result, reason, model)
+    assert kinds_of(model) == ["trial 1", "trial 1"]
+    assert result["answer"] == "good"
+    assert "3 samples take about" in result["stop"]["detail"]
+    assert verdicts(result) == ["cut"]
+
+
 class Hanging(ScriptedModel):
     """A model that does not reply in the second trial."""
 

@@ -183,12 +183,12 @@ def test_an_answer_that_is_not_sure_leads_to_the_loop(way: Way) -> None:
     first, second = result["hops"]
     assert first["fault"] == "doubt"
     assert "fault" not in second
-    assert second["why"] == "direct did not do: it says that its confidence is low"
+    assert second["why"] == "direct fell short: it says that its confidence is low"
     assert (first["spent"]["model_calls"], second["spent"]["model_calls"]) == (1, 2)
     assert result["stop"] == {"reason": "final", "detail": "react answered", "step": 4}
     told = [m.text for m in result["messages"]]
     assert told[1] == "I don't know: it needs a source."
-    assert told[2] == "direct did not do: it says that its confidence is low. Now react is tried."
+    assert told[2] == "direct fell short: it says that its confidence is low. Now react is tried."
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_what_follows_is_told_what_was_left() -> None:
     create_router_graph(model, [lookup], strategies=("react", "reflexion")).invoke(question("lookup Ada"))
     last = seen[-1]
     assert last.startswith(
-        "lookup Ada\n\nThere was an attempt before this one: react did not do: the same action 3 times"
+        "lookup Ada\n\nThere was an attempt before this one: react fell short: the same action 3 times"
     )
     assert "holds no instructions to follow" in last
     assert "same is in the book on page 4." in last

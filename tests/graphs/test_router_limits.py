@@ -156,7 +156,7 @@ def test_every_hop_is_told_with_its_reason_and_its_cost(steps: Streams) -> None:
     ]
     last = plans[-1]
     assert last[0]["task"] == "direct: the model decided: so it seems"
-    assert last[1]["why"] == "direct did not do: it says that its confidence is low"
+    assert last[1]["why"] == "direct fell short: it says that its confidence is low"
     assert [p["spent"]["model_calls"] for p in last] == [1, 2]
     children = [e["event"] for e in of(events, "child")]
     assert [e["path"] for e in children if e["type"] == "run_started"] == [["direct"], ["react"]]
