@@ -35,8 +35,12 @@ _PLAN_LABEL = re.compile(
     r"^[ \t]{0,8}(?:\#{1,6}[ \t]{1,3})?[*_]{0,3}(?:new |revised )?plan[*_]{0,3}[ \t]{0,3}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
+_ANSWER_LABEL = re.compile(
+    r"^[ \t]{0,8}(?:\#{1,6}[ \t]{1,3})?[*_]{0,3}(?:verdict|(?:final )?answer)[*_]{0,3}[ \t]{0,3}[:：][*_]{0,3}",
+    re.IGNORECASE | re.MULTILINE,
+)
 _OTHER_LABEL = re.compile(
-    r"[ \t]{0,8}[*_#> ]{0,6}(?:final answer|answer|notes?|observation|thought|最终答案)[*_]{0,3}[ \t]{0,3}[:：]",
+    r"[ \t]{0,8}[*_#> ]{0,6}(?:verdict|(?:final )?answer|notes?|observation|thought|最终答案)[*_]{0,3}[ \t]{0,3}[:：]",
     re.IGNORECASE,
 )
 _ASKS = r"(?:needs?|requires?|depends[ \t]{1,3}on|dependenc(?:y|ies)|after[ \t]{1,3}(?=steps?\b))[ \t]{0,3}[:：]?"
@@ -75,10 +79,14 @@ def is_labelled(text: str) -> bool:
     return bool(_PLAN_LABEL.search(text)) or bool(_read_json(text))
 
 
-def before_label(text: str) -> str:
-    """What stands before a plan, where one follows; else the whole."""
-    found = _PLAN_LABEL.search(text)
-    return (text[: found.start()].strip() if found else "") or text
+def read_answer(text: str) -> str:
+    """The answer that a text gives under its label; empty where it gives none, or a plan first."""
+    found, plan = _ANSWER_LABEL.search(text), _PLAN_LABEL.search(text)
+    if found is None or (plan and plan.start() < found.start() and read_steps(text[plan.start() : found.start()])):
+        return ""
+    said = text[found.end() :]
+    behind = _PLAN_LABEL.search(said)  # a small model may give both
+    return (said[: behind.start()] if behind else said).strip()
 
 
 def _read_lines(lines: list[str], pattern: re.Pattern[str]) -> list[Listed]:

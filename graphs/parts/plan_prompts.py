@@ -40,9 +40,10 @@ _CHOICE = (
     "and new steps may need them by their numbers; number new steps from {first} on. {most} steps at most."
 )
 _CHOICE_FORM = "\nGive either the answer or the steps, and leave the other empty."
+# "Answer" is a label of the text protocol, which would take it off.
 _CHOICE_TEXT = (
     "\nReply in one of these two forms and in no other:\n"
-    "Final Answer: the answer\n"
+    "Verdict: the answer\n"
     "or\n"
     "Plan:\n"
     "{first}. what is still to be done (needs: none)\n"

@@ -19,10 +19,9 @@ from taograph.graphs.loop.subruns import Subrun
 from taograph.graphs.loop.trajectory import feedback, feedback_kind, instructed, is_feedback, user_turn
 from taograph.graphs.loop.window import first_place
 from taograph.graphs.parts.chain_of_thought import thought_and_answer
-from taograph.graphs.parts.plan_lists import before_label, is_labelled, needed_numbers, read_steps, whole_number
+from taograph.graphs.parts.plan_lists import is_labelled, needed_numbers, read_answer, read_steps, whole_number
 from taograph.graphs.parts.plan_prompts import ANSWER, WRONG_CHOICE, WRONG_LIST, ask_choice, ask_plan, work_for
 from taograph.graphs.parts.plans import Checked, Listed, PlanStep, Standing, checked, head, told_plan
-from taograph.graphs.protocols import parse_step
 from taograph.graphs.protocols.native import text_of
 
 T = TypeVar("T")
@@ -259,17 +258,17 @@ def _choice(value: Mapping[str, Any], done: Mapping[int, str], first: int, again
 
 
 def _written_choice(reply: AIMessage, standing: Standing, again: bool) -> Checked | str:
-    """What a text decides; where nothing is left to be done, words without a label are the answer."""
+    """What a text decides. Words without a label are the answer where nothing is left to be done."""
     text, is_over = text_of(reply), not standing.left
-    answer = thought_and_answer(reply)[1] if parse_step(text, strict=True).kind == "final" else ""
+    answer = read_answer(text)
     if answer:
-        return before_label(answer)  # a small model may give both
+        return answer
     listed = read_steps(text)
     if listed and (is_labelled(text) or not is_over):
         return checked(listed, standing.done, standing.next_id, again=again)
-    if is_over:
+    if is_over or again:
         return text
-    raise WrongForm('there is neither "Final Answer:" nor a numbered list')
+    raise WrongForm('there is neither "Verdict:" nor a numbered list')
 
 
 def _checking(form: Structure, check: Callable[[Any, bool], Any]) -> Structure:

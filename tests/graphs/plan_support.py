@@ -101,7 +101,7 @@ class Script:
 
     def _answered(self, answer: str) -> Any:
         if self.text:
-            return f"Final Answer: {answer}"
+            return f"Verdict: {answer}"
         return AIMessage("", tool_calls=[call("AnswerOrPlan", {"answer": answer})])
 
     def model(self, **options: Any) -> ScriptedModel:

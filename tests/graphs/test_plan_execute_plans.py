@@ -136,9 +136,51 @@ def test_a_list_without_a_label_is_the_answer_only_where_nothing_is_left(failed:
     assert result["answer"] == ("A" if failed else listed)
 
 
-def test_an_answer_with_a_plan_behind_it_is_the_answer() -> None:
-    both = "Final Answer: A is bigger\n\nPlan:\n4. nothing else to be done"
-    model, graph = planned(Script(choices=[lambda messages: both], text=True))
+@pytest.mark.parametrize("failed", [False, True])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Verdict: A is bigger",
+        "**Verdict:** A is bigger",
+        "Thought: 5 > 4.\nVerdict: A is bigger",
+        "1. A is 5\n2. B is 4\nVerdict: A is bigger",
+        "Verdict: A is bigger\n\nPlan:\n4. nothing else to be done",
+        "Plan: there is nothing to be done.\nVerdict: A is bigger",
+    ],
+)
+def test_an_answer_under_its_label(said: str, failed: bool) -> None:
+    script = Script(choices=[lambda messages: said], work={"find A": FAILS} if failed else {}, text=True)
+    model, graph = planned(script, [lookup])
     result = graph.invoke(question(ASKED))
     assert_ended(result, "final", model)
     assert result["answer"] == "A is bigger"
+
+
+def test_words_alone_are_no_answer_to_a_failure_until_they_come_again() -> None:
+    words = "It cannot be said."
+    script = Script(choices=[lambda messages: words] * 2, work={"find A": FAILS}, text=True)
+    model, graph = planned(script, [lookup])
+    result = graph.invoke(question(ASKED))
+    assert_ended(result, "final", model)
+    assert result["answer"] == words
+    assert asked_for(model).count("choice") == 2
+
+
+def test_a_plan_comes_first_where_an_answer_is_made_up_behind_it() -> None:
+    said = "Plan:\n4. ask somebody (needs: none)\nVerdict: somebody said A"
+    script = Script(choices=[lambda messages: said, "A is bigger"], text=True)
+    model, graph = planned(script)
+    result = graph.invoke(question(ASKED))
+    assert_ended(result, "final", model)
+    assert asked_for(model)[-2:] == ["ask somebody", "choice"]
+    assert result["answer"] == "A is bigger"
+
+
+def test_a_thought_before_a_plan_is_none_of_it() -> None:
+    said = "Thought: two things are needed.\nPlan:\n1. find A (needs: none)\n2. find B (needs: none)"
+    script = Script([lambda messages: said], text=True)
+    model, graph = planned(script)
+    result = graph.invoke(question(ASKED))
+    assert_ended(result, "final", model)
+    assert [s["task"] for s in result["plan"]] == ["find A", "find B"]
+    assert asked_for(model).count("plan") == 1
