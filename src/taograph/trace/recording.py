@@ -58,7 +58,6 @@ class Recorder(GraphCallbackHandler):
         self.ended: set[str] = set()
         self._places: dict[UUID, Place] = {}
         self._ours: set[UUID] = set()
-        versions()  # looked up here: it reads files, which is no work for an event loop
         self._hash_of_request = RequestHasher(settings.redact)
         self._prices: dict[str, Price | None] = {}
         versions()  # reads files: now, not on the event loop of the first run
@@ -120,6 +119,7 @@ class Recorder(GraphCallbackHandler):
             return
         trace = place.trace
         trace.waits = True
+        place = replace(place, step=trace.steps.get(event.run_id, 0)) if event.run_id else place
         for interrupt in event.interrupts:
             if interrupt.id not in trace.asked:  # a nested graph's comes once more on its way up
                 trace.asked.add(interrupt.id)
@@ -140,6 +140,7 @@ class Recorder(GraphCallbackHandler):
             return
         self._ours.add(place.parent)
         self._places[parent_run_id] = replace(place, run=run, step=step)
+        place.trace.steps[place.parent] = step
         if not place.path:
             place.trace.run = run
 
@@ -318,12 +319,11 @@ class Recorder(GraphCallbackHandler):
             self._prices[model] = price_by_name(model)
 
     def _is_foreign(self, place: Place) -> bool:
+        """Whether it is the call of a graph that does not tell its steps; what outlives its node is nobody's."""
         if place.parent is None:
             return True
         parent = self._places.get(place.parent)
-        if parent is None:  # who asked has gone on without it: what came too late was neither acted on nor shown
-            return False
-        return parent.parent is None or parent.parent not in self._ours
+        return parent is not None and (parent.parent is None or parent.parent not in self._ours)
 
     def _leave(self, run_id: UUID) -> Place | None:
         self._ours.discard(run_id)
