@@ -229,11 +229,13 @@ def _graphs(
     found: list[tuple[Phase, tuple[Runnable[Any, Any], dict[str, Any] | None]]] = []
     of_run: dict[str, tuple[Runnable[Any, Any], dict[str, Any] | None]] = {}
     meant = {phase.run for phase in recorded.phases}
-    for phase in [*recorded.before, *recorded.phases]:
+    phases = [*recorded.before, *recorded.phases]
+    for phase in phases:
         if phase.run not in of_run:
             own = changes if phase.run in meant else ()
             try:
-                made = rebuilt(phase, own, notes) if graph is None else given(graph, phase)
+                calls = [one for one in phases if one.run == phase.run]
+                made = rebuilt(calls, own, notes) if graph is None else given(graph, phase)
             except CannotReplayError:
                 if phase.run in meant:
                     raise

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool
@@ -20,7 +20,7 @@ from langgraph.types import Command
 from taograph.graphs import STRATEGIES
 from taograph.graphs.loop.internals import OwnLimitGraph
 from taograph.graphs.loop.limits import Limits
-from taograph.graphs.loop.structure import read_structure
+from taograph.graphs.loop.structure import Structure, WrongForm, read_structure
 from taograph.models.prices import price_by_name
 from taograph.models.replay import NotRecordedError
 from taograph.tools.policy import ToolPolicy, with_policy
@@ -31,6 +31,7 @@ from taograph.trace.replays.recorded import CannotReplayError, Phase
 
 Given = Runnable[Any, Any] | Callable[..., Any] | None
 
+_NOTHING = object()
 # What a run's context may set of the limits; others are the graph's.
 _IN_CONTEXT = ("steps", "tool_calls", "tokens", "cost")
 
@@ -62,17 +63,36 @@ class StandInModel(BaseChatModel):
         raise NotRecordedError("a model is asked outside of the replay", "")
 
 
-def rebuilt(phase: Phase, changes: Sequence[Change], notes: list[str]) -> Runnable[Any, Any]:
+@dataclass(frozen=True)
+class RecordedForm(Structure):
+    """A required form whose answers are judged as they were: the record has the schema, and not who judged by it.
+
+    Attributes:
+        judged: What came of the answers, in order; what is wrong with one as a ``WrongForm``.
+    """
+
+    judged: Iterator[Any] = field(default_factory=lambda: iter(()))
+
+    def read(self, message: AIMessage) -> Any:
+        """As :meth:`Structure.read`."""
+        found = next(self.judged, _NOTHING)
+        if isinstance(found, WrongForm):
+            raise found
+        return super().read(message) if found is _NOTHING else found
+
+
+def rebuilt(phases: Sequence[Phase], changes: Sequence[Change], notes: list[str]) -> Runnable[Any, Any]:
     """A graph like the one that was recorded.
 
     Args:
-        phase: The first call of it.
+        phases: The calls of it.
         changes: What is otherwise.
         notes: Takes what is to be said of it.
 
     Raises:
         CannotReplayError: The record does not say what it is made of.
     """
+    phase = phases[0]
     setup = phase.start.get("setup")
     name = phase.start.get("graph") or "graph"
     if not isinstance(setup, Mapping) or setup.get("strategy") not in STRATEGIES:
@@ -107,7 +127,8 @@ def rebuilt(phase: Phase, changes: Sequence[Change], notes: list[str]) -> Runnab
     if setup.get("response_format") is not None:
         form = setup["response_format"]
         # As it was shown to the model, to the order of its fields.
-        options["response_format"] = replace(read_structure(form["schema"]), name=form["name"], schema=form["schema"])
+        own = read_structure(form["schema"])
+        options["response_format"] = RecordedForm(form["name"], form["schema"], own.validate, _judged(phases))
     if setup.get("verify") is not None:
         options["verify"] = StandInModel(model_name=setup["verify"])
     return STRATEGIES[setup["strategy"]](_model(setup["model"]), _tools(setup), **options)  # type: ignore[no-any-return]
@@ -224,6 +245,18 @@ def _renamed(value: Any, answers: Mapping[str, str]) -> Any:
 
 def _plain(answer: Any) -> Any:
     return {k: v for k, v in answer.items() if k != "hash"} if isinstance(answer, Mapping) else answer
+
+
+def _judged(phases: Sequence[Phase]) -> Iterator[Any]:
+    replied = False
+    for event in (e for phase in phases for e in phase.events if len(e.task) == 1):
+        told = event.content
+        if event.type in ("model_replied", "model_failed"):
+            replied = event.type == "model_replied"
+        elif event.type == "retry" and told["reason"] == "structured_output" and replied:
+            yield WrongForm(str(told["detail"]))
+        elif event.type == "answer" and told.get("structured") is not None:
+            yield told["structured"]
 
 
 def _option(value: Any) -> Any:
