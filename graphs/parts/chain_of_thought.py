@@ -15,13 +15,10 @@ from taograph.graphs.protocols.native import reasoning_of, text_of
 
 PlanAndSolve = bool | Literal["plus"]
 
-# The example is for small models, which copy a form that is only described.
+# Short, and nothing in it that a small model could take for the answer: such models copy forms and examples.
 THINK = (
-    "Think about the question above step by step before you answer it. Reply with your reasoning after Thought: and "
-    "the answer alone after Final Answer:\n\n"
-    'This is how it looks for another question, "How many eggs are left of 3 boxes of 4, when 2 break?":\n'
-    "Thought: 3 boxes of 4 eggs are 12 eggs. 2 of them break, so 10 are left.\n"
-    "Final Answer: 10"
+    'First think step by step, then answer. Write your reasoning after "Thought:" and, on a new line, the answer alone '
+    'after "Final Answer:".'
 )
 PLAN = (
     "Work on the question above in this order. First make sure that you understand what is asked, and write down a "
@@ -34,10 +31,7 @@ PLAN_PLUS = (
     "out, one step after the other; compute every intermediate result, check the arithmetic and that it makes sense, "
     "and show what each step gives."
 )
-CONCLUDE = (
-    "Read the answer to the question off the work above. Reply with the answer alone after Final Answer:, such as\n"
-    "Final Answer: 10"
-)
+CONCLUDE = 'Read the answer to the question off the work above. Write the answer alone after "Final Answer:".'
 
 
 def thought_and_answer(message: AIMessage) -> tuple[str, str]:
