@@ -19,10 +19,8 @@ def sealed(*told: tuple[str, dict[str, Any]]) -> list[Entry]:
     made = []
     for number, (kind, content) in enumerate(told, 1):
         about = {name: content[name] for name in ("run", "step") if name in content}
-        more = {"path": [], **BASE, **{name: value for name, value in content.items() if name not in about}}
-        entry = sealer.entry(
-            Draft("t", kind, NOON, {k: v for k, v in more.items() if k != "run"}, **about), number, prev
-        )
+        more = {"path": [], "at": 0.0, **{name: value for name, value in content.items() if name not in about}}
+        entry = sealer.entry(Draft("t", kind, NOON, more, **{"run": "r", **about}), number, prev)
         made.append(entry)
         prev = entry.hash
     return made

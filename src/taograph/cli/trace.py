@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from taograph.cli import kept
-from taograph.cli.console import on_terminal, say, show, table
+from taograph.cli.console import console, on_terminal, say, show, table
 from taograph.cli.errors import CommandError
 from taograph.cli.text import one_line
 from taograph.cli.trace_store import (
@@ -194,15 +194,23 @@ def _head(run: Run) -> dict[str, Any]:
 
 
 def _show(found: list[tuple[Run, Summary]], everything: list[str]) -> None:
-    shown = table("run", "began", "graph", "steps", "outcome", "question")
-    short = kept.shortened(everything) if on_terminal(sys.stdout) else {}
-    for run, summary in found:
-        shown.add_row(
+    """A run a line; on a terminal, questions are cut to the room that is left."""
+    narrow = on_terminal(sys.stdout)
+    short = kept.shortened(everything) if narrow else {}
+    names = ("run", "began", "graph", "steps", "outcome", "question")
+    rows = [
+        (
             one_line(short.get(run.id, run.id), 80),
-            f"{datetime.fromisoformat(run.started).astimezone():%Y-%m-%d %H:%M}",
+            f"{datetime.fromisoformat(run.started).astimezone():{'%m-%d %H:%M' if narrow else '%Y-%m-%d %H:%M'}}",
             one_line(run.graph, 40),
             f"{summary.steps:,}",
             outcome(summary),
-            one_line(summary.question, 160),
         )
+        for run, summary in found
+    ]
+    taken = sum(2 + max(map(len, column)) for column in zip(names, *rows, strict=False))
+    room = max(10, console().width - taken - 2) if narrow else 160
+    shown = table(*names)
+    for row, (_, summary) in zip(rows, found, strict=True):
+        shown.add_row(*row, one_line(summary.question, room))
     show(shown)

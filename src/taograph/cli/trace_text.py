@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from taograph.trace.chain import Entry
     from taograph.trace.reading import Run, Summary
 
-_STATES = {"open": "without an end: it runs, or was cut off", "waiting": "waits for a person", "ended": "ended"}
+_STATES = {"open": "no end recorded", "waiting": "waits for a person"}
+_OPEN = "without an end: it runs, or was cut off"
 # What is shown whole, however long it is.
 _WHOLE = frozenset(("answer", "stop", "plan", "vote", "block"))
 
@@ -24,11 +25,9 @@ def outcome(summary: Summary) -> str:
     """How a run stands, in a few words."""
     match summary.state:
         case "stopped":
-            return STOPPED.get(summary.reason, one_line(summary.reason, 40).replace("_", " "))
+            return one_line(summary.reason, 40).replace("_", " ")
         case "failed":
             return f"failed: {one_line(summary.reason, 60)}"
-        case "open":
-            return "no end recorded"
         case state:
             return _STATES.get(state, state)
 
@@ -63,7 +62,7 @@ class Trajectory:
             return
         self.tell_steps(events, summary)
         if summary.state == "open":
-            self._line("Stop", _STATES["open"])
+            self._line("Stop", _OPEN)
         if events:
             self._line("Cost", cost_line(summary.spent, priced=bool(summary.spent["cost"]) or None))
 
