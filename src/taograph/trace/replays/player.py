@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID
 
-from langchain_core.exceptions import ContextOverflowError, ModelRefusalError, OutputParserException
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
 
 from taograph.calls import Cancelled, TimedOut
 from taograph.cancel import Cancellation
-from taograph.graphs.loop.approving import without_note
 from taograph.models.replay import NotRecordedError
 from taograph.tools.outcome import ToolRun
-from taograph.tools.results import keep_whole
-from taograph.trace.chain import Draft, plain
+from taograph.trace.chain import plain
 from taograph.trace.messages import message_of
-from taograph.trace.recording import Recorder
+from taograph.trace.replays.answers import RecordedFailure, failure_of, run_of, with_usage
 from taograph.trace.replays.changes import Change, reply_of
 from taograph.trace.replays.recorded import Exchange, Happened, Phase, Task, canonical
-from taograph.trace.settings import Settings
+from taograph.trace.replays.requests import difference_of
+from taograph.trace.replays.watching import Memory, Watch
 
 _SECONDS = re.compile(r"([\d.]+) of [\d.]+ seconds used")
-# What the loop says of calls that do not reach their tools.
-_NOT_RUN = re.compile(
-    r"There is no tool named |The arguments of \S+ are not valid, so it was not run"
-    r"|\S+ cannot be used here\. Try another tool"
-)
-_LEFT_OUT = re.compile(r"\n\[… (\d+) of (\d+) characters left out\. Read on with [^\n]*\]\n")
 _QUESTIONS = ("approval", "unfinished_call")
 
 
@@ -45,10 +34,6 @@ class RecordEndsError(RuntimeError):
     """The recorded call of the graph was ended from outside, here."""
 
     taograph_fatal: ClassVar[bool] = True
-
-
-class RecordedFailure(Exception):  # noqa: N818 - never seen under this name: each has the recorded one
-    """A failure of a model or a tool, as it was recorded."""
 
 
 @dataclass(frozen=True)
@@ -68,55 +53,6 @@ class Uncovered:
     task: Task
     asked: Mapping[str, Any]
     recorded: Mapping[str, Any] | None = None
-
-
-class Memory:
-    """Keeps the events of a replay; what a :class:`~taograph.trace.writing.Writer` is to a recording."""
-
-    def __init__(self) -> None:
-        self.events: list[Happened] = []
-        self._lock = threading.Lock()
-        self._done: Future[None] = Future()
-        self._done.set_result(None)
-
-    def write(self, draft: Draft, *, delete_on: str | None = None) -> Future[None]:
-        """Keep an event."""
-        with self._lock:
-            self.events.append(Happened(draft.type, plain(draft.told), len(self.events)))
-        return self._done
-
-    def wait(self, done: Future[None]) -> None:
-        """It is done."""
-
-    def flush(self) -> None:
-        """Nothing is left to do."""
-
-
-class Watch(Recorder):
-    """Records a replay, and tells the player where it is."""
-
-    def __init__(self, memory: Any, player: Player) -> None:
-        super().__init__(Settings(), memory)
-        self.raise_error = True
-        self._player = player
-
-    def task_of(self, run_id: UUID | None) -> Task:
-        """The nodes that a run of LangChain's is in."""
-        place = self._places.get(run_id) if run_id else None
-        return () if place is None else place.task
-
-    def on_run_node(self, parent_run_id: UUID | None, run: str, step: int) -> None:
-        """As the recorder's; where the recorded run was cancelled, this one is, too."""
-        super().on_run_node(parent_run_id, run, step)
-        self._player.enters(self.task_of(parent_run_id))
-
-    def on_llm_start(self, *args: Any, **kwargs: Any) -> None:
-        """A completion model is asked by itself.
-
-        Raises:
-            NotRecordedError: Always: it could not be kept from being asked.
-        """
-        raise NotRecordedError("a completion model is not replayed", "")
 
 
 class Player:
@@ -170,7 +106,7 @@ class Player:
             self.broke_off = False
             self.cancel = Cancellation()
             self._memories.append(Memory())
-            self.watch = Watch(self._memories[-1], self)
+            self.watch = Watch(self._memories[-1], self.enters)
             return self.watch
 
     @property
@@ -265,13 +201,7 @@ class Player:
     def result(self, call: ToolCall, config: RunnableConfig) -> ToolRun:
         """What came of a tool call; for :data:`taograph.tools.running.STAND_IN`."""
         task = self.watch.task_of(getattr(config.get("callbacks"), "parent_run_id", None))
-        observed = self.observed(task, call["name"], call["id"], call["args"])
-        text = without_note(str(observed["text"]))
-        message = ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status=observed["status"])
-        size, handle = int(observed.get("size") or len(text)), observed.get("handle")
-        if handle:
-            message = keep_whole(message, whole_of(text, str(handle)))
-        return ToolRun(message, ran=_NOT_RUN.match(text) is None, size=size, handle=handle)
+        return run_of(call, self.observed(task, call["name"], call["id"], call["args"]))
 
     def observed(self, task: Task, tool: str, id: str | None, args: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """What the model was shown of a tool call.
@@ -408,91 +338,3 @@ class Player:
         if self.uncovered is None:
             self.uncovered = Uncovered(why, asked.step, asked.task, asked.content, recorded)
         return NotRecordedError(why, why)
-
-
-def with_usage(message: AIMessage, told: Mapping[str, Any]) -> AIMessage:
-    """A reply with the tokens that were reported with it; without where none were."""
-    sent, received = int(told.get("input_tokens") or 0), int(told.get("output_tokens") or 0)
-    if not sent and not received:
-        return message
-    usage: Any = {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received}
-    if told.get("cached_tokens"):
-        usage["input_token_details"] = {"cache_read": int(told["cached_tokens"])}
-    return message.model_copy(update={"usage_metadata": usage})
-
-
-def failure_of(told: Mapping[str, Any]) -> Exception:
-    """A failure that means to the loop what the recorded one did, without a pause before it is tried again."""
-    kinds = told.get("kinds") or ()
-    bases: dict[str, type[Exception]] = {
-        "malformed": OutputParserException,
-        "overflow": ContextOverflowError,
-        "refuses_tools": NotImplementedError,
-        "refusal": ModelRefusalError,
-        "retryable": ConnectionError,
-    }
-    base = next((bases[kind] for kind in bases if kind in kinds), RecordedFailure)
-    made: Exception = type(str(told["error"]), (base,), {})(str(told["text"]))
-    extra: dict[str, Any] = {"response": SimpleNamespace(headers={"retry-after": "0"})}
-    if told.get("code") is not None and "retryable" not in kinds:
-        extra["status_code"] = told["code"]
-    if "temperature" in kinds:
-        extra["param"] = "temperature"
-    for name, value in extra.items():
-        setattr(made, name, value)
-    return made
-
-
-def whole_of(text: str, handle: str) -> str:
-    """A text of the length of the one that was shown in part, with its head and its tail; the rest is not recorded."""
-    found = _LEFT_OUT.search(text)
-    if found is None:
-        return text.replace(handle, "")
-    head, tail = text[: found.start()], text[found.end() :]
-    return f"{head}{'…' * max(0, int(found[2]) - len(head) - len(tail))}{tail}"
-
-
-def difference_of(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """How a request differs from the recorded one, in words."""
-    if recorded["tools"] != asked["tools"]:
-        return f"the tools offered are {_list(asked['tools'])}, and were {_list(recorded['tools'])}"
-    for there, here in zip(recorded["new"], asked["new"], strict=False):
-        if there != here:
-            same = _shared(_text(here), _text(there))
-            who = _WHO.get(here["type"], here["type"])
-            return f"a message of the {who} is {_said(here, same)}, and was {_said(there, same)}"
-    if len(recorded["new"]) != len(asked["new"]):
-        more, fewer = (asked, recorded) if len(asked["new"]) > len(recorded["new"]) else (recorded, asked)
-        message = more["new"][len(fewer["new"])]
-        was = "was not sent" if more is asked else "was sent, and is not now"
-        return f"a message of the {_WHO.get(message['type'], message['type'])} {was}: {_said(message)}"
-    if recorded["messages"] != asked["messages"]:
-        return f"it has {asked['messages']} messages, and had {recorded['messages']}"
-    return "what it repeats of earlier calls and results is not what was recorded"
-
-
-_WHO = {"human": "user", "system": "system"}
-_SHOWN, _BEFORE = 120, 30
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    content = message["content"]
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-
-
-def _said(message: Mapping[str, Any], begin: int = 0) -> str:
-    """A message, or a part of it around a place."""
-    text = _text(message)
-    begin = 0 if len(text) <= _SHOWN else max(0, begin - _BEFORE)
-    part = text[begin : begin + _SHOWN]
-    return repr(f"{'…' if begin else ''}{part}{'…' if begin + _SHOWN < len(text) else ''}")
-
-
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
