@@ -27,7 +27,7 @@ from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.loop.waves import once_more, sends, wave
 from taograph.graphs.parts.chain_of_thought import as_answer, thought_and_answer
 from taograph.graphs.parts.joining import JOIN_AGAIN, Joined, join_request, read_join, tasks_request
-from taograph.graphs.parts.planned import Plan, call_ids, parameters_of, plan_of, results_of
+from taograph.graphs.parts.planned import Plan, call_ids, parameters_of, plan_of, results_of, trusted_of
 from taograph.graphs.parts.references import TASK
 from taograph.graphs.parts.tasks import JOIN
 from taograph.graphs.protocols.native import text_of
@@ -69,7 +69,7 @@ def create_dag_graph(
     agent = replace(agent_of(model, tools, options, name="dag"), worked=False)
     if JOIN in agent.by_name:
         raise ValueError(f"a tool is named {JOIN!r}, which is how a plan ends: rename it")
-    parameters = parameters_of(agent.tools)
+    parameters, trusted = parameters_of(agent.tools), trusted_of(agent.tools)
 
     def plan(here: Stage, state: DagState) -> Steps[dict[str, Any]]:
         before = plan_of(state.get("plan"), here.session.run["turn"])
@@ -95,7 +95,8 @@ def create_dag_graph(
     def join(here: Stage, state: DagState) -> Steps[dict[str, Any]]:
         text = here.session.bound.protocol == "text"
         tasks, may_replan = state["plan"]["tasks"], state["plan"]["round"] <= replans
-        request = join_request(here.question, tasks, results_of(tasks, here.history), may_replan=may_replan, text=text)
+        results = results_of(tasks, here.history)
+        request = join_request(here.question, tasks, results, trusted=trusted, may_replan=may_replan, text=text)
 
         def read(reply: AIMessage) -> tuple[AIMessage, Joined]:
             return reply, read_join(text_of(reply), may_replan=may_replan)

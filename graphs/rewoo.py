@@ -37,7 +37,7 @@ from taograph.graphs.parts.evidence import (
     plan_request,
     solve_request,
 )
-from taograph.graphs.parts.planned import Plan, parameters_of, plan_of, results_of
+from taograph.graphs.parts.planned import Plan, parameters_of, plan_of, results_of, trusted_of
 from taograph.graphs.parts.references import EVIDENCE
 from taograph.graphs.protocols.native import text_of
 from taograph.served import served
@@ -88,7 +88,7 @@ def create_rewoo_graph(
     other = None if solver is None else agent_of(solver, (), {"limits": agent.limits}, name="rewoo")
     apart = {LLM} if llm and LLM not in agent.by_name else set[str]()
     parameters = {**parameters_of(agent.tools), **dict.fromkeys(apart, LLM_PARAMETERS)}
-    form = plan_form()
+    form, trusted = plan_form(), trusted_of(agent.tools) | apart
 
     def plan(here: Stage, state: RewooState) -> Steps[dict[str, Any]]:
         before = plan_of(state.get("plan"), here.session.run["turn"])
@@ -115,7 +115,7 @@ def create_rewoo_graph(
 
     def solve(here: Stage, state: RewooState) -> Steps[dict[str, Any]]:
         tasks = state["plan"]["tasks"]
-        request = solve_request(here.question, tasks, results_of(tasks, here.history))
+        request = solve_request(here.question, tasks, results_of(tasks, here.history), trusted)
         bound = here.session.bound if other is None else other.bound(None)
         reply = yield from here.ask_text(
             instructed(here.conversation, request, "solve"), model=bound.model, price=bound.price

@@ -20,7 +20,9 @@ from taograph.graphs.parts.references import Sign, filled_in, is_reference, refe
 from taograph.graphs.protocols.acceptable import safe_name, storable
 from taograph.graphs.protocols.fitting import UnfitArgumentsError, fit_arguments, fit_value
 from taograph.graphs.protocols.sample_schema import Schema
+from taograph.graphs.protocols.text_labels import as_data
 from taograph.graphs.protocols.text_tools import offered_tool
+from taograph.tools.policy import policy_of
 from taograph.tools.results import READ_RESULT, split_frame, whole_text
 
 NO_EVIDENCE = "No evidence found"
@@ -28,6 +30,7 @@ NO_EVIDENCE = "No evidence found"
 
 # A result that is put into an argument is stored with the call, too.
 _MOST_CHARS = 8000
+_IN_WORDS = 200
 
 
 class Planned(TypedDict):
@@ -215,6 +218,33 @@ def result_of(message: ToolMessage) -> Result:
     whole = whole_text(message)
     text = split_frame(without_note(str(message.text)))[1] if whole is None else whole
     return Result(text, message.status == "error")
+
+
+def in_words(task: Planned, results: Results, trusted: Collection[str]) -> str:
+    """What came of a call, for the instruction to answer.
+
+    What is long stands where its call does, and so does what tools return that are not trusted: there it is framed.
+
+    Args:
+        task: What was planned.
+        results: What came of the calls.
+        trusted: Names of the tools whose results may stand among our own words.
+    """
+    found = results.get(task["call"])
+    if found is None:
+        return f"{NO_EVIDENCE}: it was not run."
+    if found.failed and not found.text.startswith(NO_EVIDENCE) and task["tool"] not in trusted:
+        return f"{NO_EVIDENCE}: why stands above."
+    if found.failed:
+        why = " ".join(found.text.removeprefix(NO_EVIDENCE).lstrip(": ").split())
+        return f"{NO_EVIDENCE}: {as_data(why if len(why) <= _IN_WORDS else f'{why[:_IN_WORDS]}…')}"
+    plain = " ".join(found.text.split())
+    return as_data(plain) if task["tool"] in trusted and len(plain) <= _IN_WORDS else "stands above."
+
+
+def trusted_of(tools: Iterable[BaseTool]) -> set[str]:
+    """Names of the tools that are trusted."""
+    return {tool.name for tool in tools if policy_of(tool).trusted}
 
 
 def is_settled(task: Planned, results: Results) -> bool:
