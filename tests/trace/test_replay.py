@@ -40,6 +40,12 @@ def test_a_run_comes_to_the_same(records: Records) -> None:
     assert [e.content["text"] for e in found.events if e.type == "observation"][-1].startswith("broken failed")
 
 
+def test_it_is_there_where_runs_are_recorded(records: Records) -> None:
+    records.loop(asks(1), "One.").invoke(QUESTION)
+    with records.store() as store:
+        assert trace.replay(store, "last").outcome == "same"
+
+
 def test_a_run_of_the_async_way_is_replayed_too(records: Records) -> None:
     import asyncio
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import Runnable
@@ -22,6 +23,9 @@ from taograph.trace.settings import Settings
 from taograph.trace.stores import Kept, Store, open_store
 from taograph.trace.writing import OnError, TraceError, Writer
 
+if TYPE_CHECKING:
+    from taograph.trace.replaying import areplay, replay
+
 __all__ = [
     "Draft",
     "Entry",
@@ -32,15 +36,26 @@ __all__ = [
     "Settings",
     "Store",
     "TraceError",
+    "areplay",
     "handlers",
     "open_store",
     "record",
+    "replay",
 ]
+
+# They bring all strategies with them, which nobody needs who only records.
+_LATER = ("areplay", "replay")
 
 G = TypeVar("G", bound=Runnable[Any, Any])
 
 _writers: dict[tuple[str, bytes | None, OnError], Writer] = {}
 _lock = threading.Lock()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module("taograph.trace.replaying"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def record(graph: G, to: str, *, settings: Settings | None = None, **options: Any) -> G:
