@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def test_it_names_exactly_the_types_and_the_fields_that_there_are() -> None:
         assert defined[kind]["unevaluatedProperties"] is False
         assert set(defined[kind]["required"]) <= FIELDS[kind].keys()
     assert set(defined["common"]["properties"]) == set(Content.__annotations__)
+
+
+def test_the_page_names_exactly_these_types_and_fields() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "trace.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| [^|`]+ \| (`.*) \|$", page, re.MULTILINE)
+    named = {kind: re.findall(r"`(\w+)`", fields) for kind, fields in rows}
+    assert list(named) == list(EVENT_TYPES)
+    for kind in EVENT_TYPES:
+        assert sorted(named[kind]) == sorted(FIELDS[kind]), kind
 
 
 def test_events_that_are_not_as_they_should_be_are_refused(url: str, valid: Draft202012Validator) -> None:
