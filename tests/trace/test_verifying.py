@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -178,3 +179,56 @@ def test_what_is_said_of_each_fault(store: Store, raw: Raw) -> None:
         "trace a, event 3: changed: its hash does not fit it"
     ]
     assert events(open_again(store, raw), "a")[2].type == "answer"
+
+
+def test_values_of_any_kind(store: Store, raw: Raw) -> None:
+    """What a column may hold that should not be there ends in a fault, not in an exception."""
+    fill(store, KEY)
+    untouched = raw.load()
+    odd: list[object] = ["text", -1, 0, 2**40, ""]
+    if raw.kind == "sqlite":
+        odd += [b"bytes", b"\xff", 1.5, 2**62]
+    if raw.kind == "jsonl":
+        odd += [True, None, [1], {"a": {"b": 1}}, 1.5, "\u2028"]
+    if raw.kind == "postgresql":
+        odd = ["text", ""]
+    tried = 0
+    for table in ("events", "traces", "log"):
+        for name in untouched[table][2] if untouched[table] else ():
+            for value in odd:
+                if raw.kind == "postgresql" and not isinstance(untouched[table][2][name], str):
+                    continue
+                tables = {each: [dict(row) for row in rows] for each, rows in untouched.items()}
+                if tables[table][2][name] == value or (name in ("open", "erased") and not value):
+                    continue
+                tables[table][2][name] = value
+                try:
+                    raw.save(tables)
+                except sqlite3.Error:  # no column takes it
+                    raw.close()
+                    continue
+                tried += 1
+                assert verify(open_again(store, raw), KEY).faults, f"{table} {name} {value!r}"
+                if table == "events":
+                    list(open_again(store, raw).entries("first"))
+                open_again(store, raw).traces()
+    assert tried > 20
+
+
+def test_a_file_in_the_place_of_another(tmp_path: Path) -> None:
+    url = f"jsonl:{tmp_path}"
+    store = open_store(url)
+    write(store, whole("a", ends=False))
+    write(store, whole("b", ends=False))
+    (tmp_path / "trace-a.jsonl").write_bytes((tmp_path / "trace-b.jsonl").read_bytes())
+    (fault,) = verify(open_store(url)).faults
+    assert str(fault) == "trace a, event 1: changed: it is an event of trace b"
+
+
+def test_a_trace_that_begins_anew_after_it_was_purged(store: Store) -> None:
+    write(store, whole("a"))
+    store.erase(["a"], "purged", "2026-06-01T00:00:00+00:00", Sealer())
+    write(store, [draft("a", minute=9)])
+    report = verify(store)
+    assert report.ok, report.faults
+    assert report.events == 1

@@ -216,6 +216,40 @@ def test_and_stops_one_before_anything_is_paid(tmp_path: Path) -> None:
     assert model.requests == []
 
 
+def test_a_store_that_does_not_answer_holds_a_run_up_once(
+    file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers, waits, opened = threading.Event(), [], writing.open_store
+
+    def hangs(url: str) -> Store:
+        answers.wait(60)
+        return opened(url)
+
+    def counted(done: Any, timeout: float) -> Any:
+        waits.append(timeout)
+        return waiting(done, timeout)
+
+    waiting = writing.wait
+    monkeypatch.setattr(writing, "open_store", hangs)
+    monkeypatch.setattr(writing, "wait", counted)
+    monkeypatch.setattr(writing, "_WAIT_SECONDS", 0.05)
+    graph = trace.record(create_react_graph(looks(), [look]), to=file)
+    assert graph.invoke(QUESTION)["answer"] == "Turn 3."
+    assert len(waits) > 10
+    assert [seconds for seconds in waits if seconds] == [0.05]
+    assert [r.getMessage() for r in caplog.records if r.name == "taograph.trace"] == [
+        "the trace is not written yet after 30 seconds; the run goes on"
+    ]
+    answers.set()
+    monkeypatch.setattr(writing, "_WAIT_SECONDS", 30.0)
+    (writer,) = trace._writers.values()
+    writer.close()
+    store = read(file)
+    assert types(events(store))[-1] == "run_ended", "nothing was lost"
+    assert writer.lost == 0
+    store.close()
+
+
 # A real server that stops and comes back
 
 

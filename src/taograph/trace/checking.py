@@ -138,7 +138,9 @@ def content_fault(trace: str, entry: Entry, *, is_erased: bool | None) -> Fault 
         is_erased: Whether there must be none; None where nobody can tell.
     """
     detail = None
-    if entry.content is None or entry.salt is None:
+    if entry.trace != trace:
+        detail = f"it is an event of trace {entry.trace}"
+    elif entry.content is None or entry.salt is None:
         if entry.content is not None or entry.salt is not None:
             detail = "its content or its salt is gone"
         elif is_erased is False:

@@ -136,4 +136,4 @@ def _is_there(url: str) -> bool:
 
 
 def _runs(kept: Kept) -> bool:
-    return kept.is_open and datetime.fromisoformat(kept.last) > datetime.now(UTC) - _MAY_RUN
+    return kept.is_open and kept.last > (datetime.now(UTC) - _MAY_RUN).isoformat()

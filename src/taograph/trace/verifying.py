@@ -164,7 +164,7 @@ class _Verification:
         """What a record says of its trace; a fault where it can't follow on what was said before."""
         known = self._known.setdefault(record.trace, _Known())
         begins = record.kind == "opened"
-        if begins != (known.since == 0 or known.is_purged):
+        if not isinstance(record.count, int) or begins != (known.since == 0 or known.is_purged):
             detail = f"it says that trace {record.trace} is {record.kind}, which does not follow on what is said before"
             return Fault("log", "", record.n, "inserted", detail)
         if begins:
@@ -272,6 +272,9 @@ class _Look:
             if self.count == 0:
                 return self._fault(1, "removed", "all its events are gone")
             return Fault("traces", self._trace, 0, "removed", "it has events, and no row in the table of traces")
+        number: object = kept.count  # a column of SQLite may hold anything
+        if not isinstance(number, int):
+            return Fault("traces", self._trace, 0, "changed", "count in the table of traces is no number")
         has_end = any(count == self.count for count, _ in self._known.marks)
         if not has_end and kept.count > self.count and (self._last is None or kept.head != self._last.hash):
             gone = f"events {self.count + 1} to {kept.count} are gone from the end"

@@ -26,6 +26,7 @@ _WAIT_SECONDS = 30.0
 _AGAIN_SECONDS = 5.0
 _MOST_SECONDS = 60.0
 _REMEMBERED = 10_000
+_LATE = f"the trace is not written yet after {_WAIT_SECONDS:g} seconds"
 # What an event by itself may be the cause of.
 _OF_ONE = (ValueError, TypeError, RecursionError)
 
@@ -85,6 +86,7 @@ class Writer:
         self._store: Store | None = None
         self._failed: Exception | None = None
         self._not_before = 0.0
+        self._is_late = False
         self._gaps.clear()
         self._broken: dict[str, Exception] = {}
 
@@ -106,20 +108,24 @@ class Writer:
         Raises:
             TraceError: It could not be, or an event of the trace was lost before; and ``on_error`` is "stop".
         """
-        if not self.wait(self._put(None, None)):
-            problem = f"the trace is not written yet after {_WAIT_SECONDS:g} seconds"
-            if self._on_error == "stop":
-                raise TraceError(problem)
-            log.warning("%s; the run goes on", problem)
+        if not self.wait(self._put(None, None)) and self._on_error == "stop":
+            raise TraceError(_LATE)
         if self._on_error == "stop":
             error = self._failed if trace is None else self._broken.get(trace)
             if error is not None:
                 raise TraceError(_said(error)) from error
 
-    @staticmethod
-    def wait(done: Future[None]) -> bool:
-        """Wait until an event is stored, or lost; returns False where that takes too long."""
-        return bool(wait([done], _WAIT_SECONDS).done)
+    def wait(self, done: Future[None]) -> bool:
+        """Wait until an event is stored, or lost; returns False where that takes too long.
+
+        Once it did, nobody waits until the store has answered: a run would do nothing else.
+        """
+        if wait([done], 0.0 if self._is_late else _WAIT_SECONDS).done:
+            return True
+        if not self._is_late:
+            self._is_late = True
+            log.warning("%s%s", _LATE, "" if self._on_error == "stop" else "; the run goes on")
+        return False
 
     def close(self) -> None:
         """Write what is left, and close the store."""
@@ -156,6 +162,7 @@ class Writer:
                     break
             last = jobs[-1] is None
             self._do([job for job in jobs if job is not None])
+            self._is_late = False
         if self._gaps:
             self._not_before = 0.0
             self._try([], lambda store: None)

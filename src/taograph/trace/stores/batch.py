@@ -110,12 +110,13 @@ def chained(marks: Sequence[Mark], sealer: Sealer, after: tuple[int, str]) -> It
         after = made.n, made.hash
 
 
-def content_of(text: Any) -> Any:
+def content_of(text: Any) -> dict[str, Any]:
     """The content of an event, from its JSON; what is none comes as ``{"unreadable": text}``."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        made = json.loads(text, object_pairs_hook=_once)
     except (ValueError, TypeError, RecursionError):
-        return {"unreadable": str(text)}
+        made = None
+    return made if isinstance(made, dict) else {"unreadable": str(text)}
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

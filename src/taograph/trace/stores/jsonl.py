@@ -21,7 +21,7 @@ from dataclasses import asdict, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
@@ -133,7 +133,7 @@ class JsonlStore:
             return None
         is_open = last.type != "run_ended" and all(e.type != "run_ended" for e in self._entries(path))
         return Kept(
-            first.trace,
+            first.trace or _named(path),
             told(first, "thread"),
             told(first, "user"),
             told(first, "run") or "",
@@ -149,8 +149,8 @@ class JsonlStore:
 
     def ids(self) -> list[str]:
         """As :meth:`Store.ids`."""
-        first = (read_ends(path, self._limit(path))[0] for path in self._files())
-        return [*dict.fromkeys(_entry(line).trace for line in first if line is not None)]
+        first = ((path, read_ends(path, self._limit(path))[0]) for path in self._files())
+        return [*dict.fromkeys(_entry(line).trace or _named(path) for path, line in first if line is not None)]
 
     def entries(self, trace: str) -> Iterator[Entry]:
         """As :meth:`Store.entries`."""
@@ -240,6 +240,11 @@ def open_jsonl(url: str, *, read_only: bool = False) -> JsonlStore:
     return store
 
 
+def _named(path: Path) -> str:
+    """The trace that a file is named by, where its first line is no event."""
+    return unquote(path.name.removeprefix("trace-").removesuffix(".jsonl"))
+
+
 def _line(made: Entry | Record) -> str:
     return json.dumps(asdict(made), ensure_ascii=True)
 
@@ -257,7 +262,18 @@ def _record(line: bytes) -> Record:
 def _fields(line: bytes, kind: type[Entry] | type[Record]) -> dict[str, Any] | None:
     """What a line says; None where it is no event or no record."""
     made = content_of(_decode(line))
-    return made if isinstance(made, dict) and made.keys() == {field.name for field in fields(kind)} else None
+    if made.keys() != {field.name for field in fields(kind)}:
+        return None
+    is_one = all(type(value) in _TYPES.get(name, (str,)) for name, value in made.items())
+    return made if is_one else None
+
+
+_NONE = type(None)
+_TYPES = {
+    **dict.fromkeys(("seq", "n", "count"), (int,)),
+    **dict.fromkeys(("salt", "signature"), (str, _NONE)),
+    "content": (dict, _NONE),
+}
 
 
 def _decode(line: bytes) -> str:

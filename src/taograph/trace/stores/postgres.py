@@ -23,6 +23,7 @@ log = logging.getLogger("taograph.trace")
 
 _CONNECT_SECONDS = 10
 _SET_UP_SECONDS = 60.0
+_BUSY_SECONDS = 20
 
 Opened = Connection[tuple[Any, ...]]
 
@@ -43,7 +44,8 @@ class PostgresStore(SqlStore):
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
         """As :meth:`SqlStore.transaction`."""
-        with self._lock, self._told(), self._begun(ALONE) as execute:
+        with self._lock, self._told(), self._begun(f"SET LOCAL lock_timeout = '{_BUSY_SECONDS}s'") as execute:
+            execute(ALONE)
             yield execute
 
     @contextmanager
@@ -115,6 +117,8 @@ def open_postgres(url: str, *, read_only: bool = False) -> PostgresStore:
     }
     if "connect_timeout" not in url:
         options["connect_timeout"] = _CONNECT_SECONDS
+    if "tcp_user_timeout" not in url:  # or a network that swallows everything would hold it up for minutes
+        options["tcp_user_timeout"] = 1000 * _BUSY_SECONDS
 
     def connect() -> Opened:
         return Connection.connect(url, **options)
