@@ -38,7 +38,20 @@ WORDS = [
     "x",
     "E-12",
 ]
-PARTS = ["12", "1.5", "2026-03-04", "password=", 'api_key": "', "-----BEGIN PRIVATE KEY-----"]
+PARTS = [
+    "\\n",
+    "\\u7535\\u8bdd",
+    "\\uff1a",
+    "\\",
+    "%2B",
+    "%E7",
+    "12",
+    "1.5",
+    "2026-03-04",
+    "password=",
+    'api_key": "',
+    "-----BEGIN PRIVATE KEY-----",
+]
 TOKENS = ["<EMAIL>", "<PHONE:0123abcd>", "[secret]", "[…]", "****"]
 between = st.sampled_from([*SIGNS, *WORDS, *PARTS, *TOKENS])
 anything = st.one_of(values, values.map(lambda v: v.translate(WIDE)), between, between, st.text(max_size=4))

@@ -11,6 +11,7 @@ from taograph.trace.redaction.rules import GAP, LEFT, LIKELY, NOT, SURE, UNSURE,
 
 _IBAN = re.compile(rf"{LEFT}(?=([A-Z]{{2}}\d{{2}}(?:{GAP}?[0-9A-Z]){{11,30}}))", re.IGNORECASE)
 _ENDS = re.compile(r"[0-9A-Za-z](?![0-9A-Za-z])")
+_POLISH = starts(rf"\d{{26}}|{groups(2, 4, 4, 4, 4, 4, 4)}")
 _CARD = starts("|".join([r"\d{12,19}", groups(4, 4, 4, 4) + rf"(?:{GAP}\d{{1,3}})?", groups(4, 6, 5), groups(4, 6, 4)]))
 _LOOSE_CARD = loose(12, rf"(?:{GAP}?\d){{0,7}}")
 # First digits and lengths of the networks: a checksum alone lets one in ten of all numbers pass.
@@ -37,6 +38,13 @@ def ibans(text: str, start: int, end: int) -> Iterator[Candidate]:
             if 15 <= len(number) <= 34 and iban.is_valid(number, check_country=False):
                 yield Candidate(match.start(1), last.end(), "IBAN", SURE, SURE)
                 break
+
+
+def polish_accounts(text: str, start: int, end: int) -> Iterator[Candidate]:
+    """Accounts as they are written in Poland: an IBAN without its country."""
+    for match in _POLISH.finditer(text, start, end):
+        if iban.is_valid("PL" + bare(match[1]), check_country=False):
+            yield Candidate(*match.span(1), "IBAN", SURE, SURE)
 
 
 def cards(text: str, start: int, end: int, labelled: bool) -> Iterator[Candidate]:

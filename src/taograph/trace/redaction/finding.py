@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from taograph import redaction
 from taograph.trace.redaction import words
-from taograph.trace.redaction.accounts import cards, ibans, wallets
+from taograph.trace.redaction.accounts import cards, ibans, polish_accounts, wallets
 from taograph.trace.redaction.phones import phones
+from taograph.trace.redaction.plain import Plain
 from taograph.trace.redaction.rules import NUMBERS, SURE, Candidate
 from taograph.trace.redaction.shapes import addresses, dates, emails, macs
 from taograph.trace.redaction.tokens import SECRET, TOKEN
@@ -55,15 +56,6 @@ class Wanted:
     threshold: float
 
 
-def _wide() -> dict[int, str]:
-    same = {0xFF01 + i: chr(0x21 + i) for i in range(94)}
-    for zero in (0x660, 0x6F0, 0x966):
-        same |= {zero + i: str(i) for i in range(10)}
-    same |= dict.fromkeys([0xAD, *range(0x2010, 0x2016), 0x2212, 0xFE63], "-")
-    return same | dict.fromkeys([0xA0, *range(0x2000, 0x200E), 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF], " ")
-
-
-_PLAIN = _wide()
 # Digits with letters and separators between, from the first digit to the last.
 _DIGITS = re.compile(r"\d(?:[0-9A-Za-z .\-/()+]{0,10}\d)*+")
 # Numbers that are no one's: dates, UUIDs, fractions, ids of calls and messages.
@@ -87,10 +79,11 @@ def find(text: str, wanted: Wanted, *, also: Iterable[Span] = (), context: str =
         context: What is said before the text, such as the key under which it stands.
     """
     before = f'"{context}": "' if context else ""
-    work = before + (text if text.isascii() else text.translate(_PLAIN))
+    plain, ahead = Plain(before + text), len(before)
+    work = plain.text
     known = [Span(*match.span(), match[1] or "", SURE) for match in TOKEN.finditer(work)]
     tokens = [(span.start, span.end) for span in known]
-    given = [Span(s.start + len(before), s.end + len(before), s.kind, s.score) for s in also]
+    given = [s._replace(start=plain.here(s.start + ahead), end=plain.here(s.end + ahead)) for s in also]
     found = _united([part for span in given for part in _outside(span, tokens)])
     work = _blanked(work, [*known, *found])
     for _ in range(_ROUNDS):
@@ -100,15 +93,16 @@ def find(text: str, wanted: Wanted, *, also: Iterable[Span] = (), context: str =
             break
         found = _united([*found, *new])
         work = _blanked(work, new)
-    return [
-        Span(max(0, s - len(before)), e - len(before), kind, score) for s, e, kind, score in found if e > len(before)
-    ]
+    there = [s._replace(start=plain.there(s.start) - ahead, end=plain.there(s.end) - ahead) for s in found]
+    return [span._replace(start=max(0, span.start)) for span in there if span.end > 0]
 
 
 def _outside(span: Span, tokens: list[tuple[int, int]]) -> Iterator[Span]:
     """The parts of a span that no token holds."""
     at = span.start
-    for start, end in tokens[bisect_right(tokens, span.start, key=lambda token: token[1]) :]:
+    first = bisect_right(tokens, span.start, key=lambda token: token[1])
+    for index in range(first, len(tokens)):
+        start, end = tokens[index]
         if start >= span.end:
             break
         if start > at:
@@ -213,9 +207,12 @@ class _Near:
 
     def __init__(self, text: str, every: bool) -> None:
         self._text, self._every = text, every
+        self._found: dict[str, bool] = {}
 
     def __contains__(self, kind: str) -> bool:
-        return self._every or words.near(self._text, kind)
+        if kind not in self._found:
+            self._found[kind] = self._every or words.near(self._text, kind)
+        return self._found[kind]
 
 
 def _candidates(text: str, span: tuple[int, int], digits: int, wanted: Wanted, near: _Near) -> Iterator[Candidate]:
@@ -226,6 +223,8 @@ def _candidates(text: str, span: tuple[int, int], digits: int, wanted: Wanted, n
             yield from number.candidates(text, start, end, bool(number.loose) and number.kind in near)
     if "IBAN" in kinds and digits >= 8 and letters:
         yield from ibans(text, start, end)
+    if "IBAN" in kinds and digits >= 26:
+        yield from polish_accounts(text, start, end)
     if "CARD" in kinds and digits >= 12:
         yield from cards(text, start, end, "CARD" in near)
     if "PHONE" in kinds and digits >= 7:

@@ -160,7 +160,7 @@ NUMBERS: tuple[Number, ...] = (
     Number(
         "UK_NINO",
         _uk_nino,
-        (_way(rf"{_NINO}(?:\d{{6}}| ?\d{{2}} \d{{2}} \d{{2}} ?|-\d{{2}}-\d{{2}}-\d{{2}}-){_END}", LIKELY),),
+        (_way(rf"{_NINO}(?:\d{{6}}| \d{{6}} | ?\d{{2}} \d{{2}} \d{{2}} ?|-\d{{2}}-\d{{2}}-\d{{2}}-){_END}", LIKELY),),
         starts(rf"{_NINO}{_D}\d\d{_D}\d\d{_D}\d\d(?:{_D}{_END})?"),
         least=6,
         letters=True,

@@ -14,7 +14,7 @@ _LOCAL = re.compile(rf"[A-Za-z0-9{_LATIN}_+-](?:[A-Za-z0-9{_LATIN}.'%_+-]{{0,62}
 _DOMAIN = re.compile(
     rf"(?:[A-Za-z0-9{_LATIN}](?:[A-Za-z0-9{_LATIN}-]{{0,62}}[A-Za-z0-9{_LATIN}])?\.){{1,8}}[A-Za-z]{{2,24}}(?![A-Za-z0-9(])"
 )
-_AT = re.compile(r"@|%40| ?[\[(] ?(?:at|AT|ät) ?[\])] ?")
+_AT = re.compile(r"@| ?[\[(] ?(?:at|AT|ät) ?[\])] ?")
 # A picture for a dense screen (logo@2x.png) and a Git remote are no addresses.
 _FILES = frozenset(
     (
