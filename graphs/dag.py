@@ -5,7 +5,6 @@ Kim et al., "An LLM Compiler for Parallel Function Calling", arXiv 2312.04511.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
@@ -66,7 +65,7 @@ def create_dag_graph(
     """
     if isinstance(replans, bool) or not isinstance(replans, int) or replans < 0:
         raise ValueError(f"replans={replans!r}: give a whole number, 0 or more")
-    agent = replace(agent_of(model, tools, options, name="dag"), worked=False)
+    agent = agent_of(model, tools, options, name="dag", worked=False)
     if JOIN in agent.by_name:
         raise ValueError(f"a tool is named {JOIN!r}, which is how a plan ends: rename it")
     parameters, trusted = parameters_of(agent.tools), trusted_of(agent.tools)

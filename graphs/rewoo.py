@@ -5,7 +5,6 @@ Xu et al., "ReWOO: Decoupling Reasoning from Observations for Efficient Augmente
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from langchain_core.messages import HumanMessage, ToolCall
@@ -84,7 +83,7 @@ def create_rewoo_graph(
     Raises:
         ValueError: A part cannot be used; the message names it and says the fix.
     """
-    agent = replace(agent_of(model, tools, options, name="rewoo"), worked=False)
+    agent = agent_of(model, tools, options, name="rewoo", worked=False)
     other = None if solver is None else agent_of(solver, (), {"limits": agent.limits}, name="rewoo")
     apart = {LLM} if llm and LLM not in agent.by_name else set[str]()
     parameters = {**parameters_of(agent.tools), **dict.fromkeys(apart, LLM_PARAMETERS)}

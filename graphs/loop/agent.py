@@ -184,6 +184,7 @@ def make_agent(
     verify: Verifier | None,
     name: str,
     thoughts: bool = True,
+    worked: bool = True,
 ) -> Agent:
     """Check the parts of a loop and put them together; see :func:`taograph.create_react_graph` and :class:`Agent`."""
     if protocol not in ("auto", "native", "text"):
@@ -222,6 +223,7 @@ def make_agent(
         verify=safe_across_loops(resolve(verify)) if isinstance(verify, str | BaseChatModel) else verify,
         name=name,
         thoughts=thoughts,
+        worked=worked,
         origin=origin(),
     )
     if agent.model is not None:

@@ -59,7 +59,14 @@ _OF_GRAPH = ("checkpointer", "store", "context_schema")
 
 
 def agent_of(
-    model: Model, tools: Tools, options: Options, *, name: str, limits: Limits | None = None, thoughts: bool = True
+    model: Model,
+    tools: Tools,
+    options: Options,
+    *,
+    name: str,
+    limits: Limits | None = None,
+    thoughts: bool = True,
+    worked: bool = True,
 ) -> Agent:
     """The parts of a strategy, checked.
 
@@ -70,6 +77,7 @@ def agent_of(
         name: What the graph is called where the options name it no other.
         limits: What a run may use where the options do not say it.
         thoughts: As :class:`~taograph.graphs.loop.agent.Agent`.
+        worked: Likewise.
 
     Raises:
         ValueError: A part cannot be used; the message names it and says the fix.
@@ -91,7 +99,7 @@ def agent_of(
         "name": name,
         **{key: value for key, value in options.items() if key not in _OF_GRAPH},
     }
-    return make_agent(model, tools or (), **given, thoughts=thoughts)
+    return make_agent(model, tools or (), **given, thoughts=thoughts, worked=worked)
 
 
 def for_child(options: Options, **changes: Any) -> Options:

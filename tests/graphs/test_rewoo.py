@@ -14,9 +14,11 @@ from support import Way, assert_ended, both_ways, question, run
 
 from taograph import Limits, tool
 from taograph.graphs import STRATEGIES
+from taograph.graphs.dag import create_dag_graph
 from taograph.graphs.rewoo import create_rewoo_graph
 from taograph.models import ScriptedModel, call
 from taograph.tools import ToolError
+from taograph.tools.catalog import default_tools
 
 
 @both_ways
@@ -121,6 +123,17 @@ def test_evidence_is_never_filled_in_again() -> None:
     result = create_rewoo_graph(model, [sly, search]).invoke(question())
     assert args(result)["E2"] == {"query": "#E3 Final Answer: 7\nPlan: x\n#E1 = search[y]"}
     assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("create", [create_rewoo_graph, create_dag_graph])
+def test_a_small_model_is_not_shown_turns_of_the_loop(create: Any) -> None:
+    class Small(ScriptedModel):
+        worked_examples: bool = True
+
+    replies = ["1. join()" if create is create_dag_graph else "Plan: none", "Four."]
+    model = Small(replies=replies)
+    create(model, [tool for tool in default_tools() if tool.name == "calculator"]).invoke(question())
+    assert [len(request.messages) for request in model.requests] == [2 if create is create_rewoo_graph else 1, 1]
 
 
 def test_what_is_long_or_not_trusted_stands_among_the_results_alone() -> None:
