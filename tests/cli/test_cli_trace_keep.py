@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_openai_server import FakeOpenAI
 from trace_runs import LOOKS, Runs
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -175,3 +176,22 @@ def test_nobody_is_erased_by_leaving_out_whom(tao: Any, runs: Runs) -> None:
     done = tao("trace", "erase", "--yes")
     assert done.code == 2
     assert "say whose" in done.err
+
+
+@pytest.mark.parametrize("command", [("delete", "ada", "--yes"), ("prune", "--older-than", "0s")])
+def test_what_was_recorded_of_a_thread_is_erased_with_it(tao: Any, command: tuple[str, ...]) -> None:
+    with FakeOpenAI(default="Yes.") as server:
+        tao("run", "Of Ada?", "-m", f"{server.url}#fake", "--thread", "ada")
+        tao("run", "Of nobody?", "-m", f"{server.url}#fake")
+    done = tao("threads", *command)
+    assert done.code == 0, done.err
+    listed = [json.loads(line) for line in tao("trace", "list", "--json").out.splitlines()]
+    assert [each["state"] for each in listed] == ["answered", "erased"]
+    assert tao("trace", "verify").code == 0
+
+
+def test_a_thread_is_deleted_where_nothing_was_recorded(tao: Any, tmp_path: Path) -> None:
+    with FakeOpenAI(default="Yes.") as server:
+        tao("run", "Of Ada?", "-m", f"{server.url}#fake", "--thread", "ada", "--trace", "none")
+    assert tao("threads", "delete", "ada", "--yes").code == 0
+    assert not (tmp_path / "data" / "traces.sqlite").exists()

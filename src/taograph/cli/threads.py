@@ -21,6 +21,7 @@ from taograph.cli.options import ThreadId, a_name
 from taograph.cli.reading import Reader
 from taograph.cli.standing import Standing
 from taograph.cli.text import one_line
+from taograph.cli.trace_store import own_unless_named
 from taograph.cli.words import count, size
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def threads_prune(
 ) -> int:
     """Delete threads that were not used for some time, with all that is kept along with them.
 
+    What was recorded of their runs is erased, unless their last state is kept.
+
     Those that are in use are left. Threads that wait for you are deleted too when they are that old: --dry-run tells.
 
     \b
@@ -152,7 +155,8 @@ def threads_prune(
             typer.echo(f"{count(len(old), 'thread')} {many if len(old) != 1 else what}; {taken} in all.")
             _left(busy)
             return 0
-        done = prune(saver, age, keep_latest=keep_latest)
+        with own_unless_named():
+            done = prune(saver, age, keep_latest=keep_latest)
     what = "cut to the last state" if keep_latest else "deleted"
     names = done.shortened if keep_latest else done.deleted
     typer.echo(f"{count(len(names), 'thread')} {what}, {size(done.freed)} given back.")
@@ -167,7 +171,7 @@ def threads_delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Without asking; then give whole ids.")] = False,
     checkpoints: kept.Url = None,
 ) -> int:
-    """Delete threads, with all that is kept along with them.
+    """Delete threads, with all that is kept along with them; what was recorded of their runs is erased.
 
     \b
     tao threads delete ada
@@ -188,7 +192,8 @@ def threads_delete(
                 say("Left as it is.")
                 continue
             try:
-                delete(saver, id)
+                with own_unless_named():
+                    delete(saver, id)
             except ThreadBusyError as error:
                 raise in_use(error, waits=False) from error
             typer.echo(f"Deleted {id}.")

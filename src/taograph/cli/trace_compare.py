@@ -10,7 +10,7 @@ import typer
 
 from taograph.cli.console import show, table
 from taograph.cli.text import clean, one_line, shorten
-from taograph.cli.trace_store import OfGraph, OfThread, RunId, Since, Url, opened, run_named, since_when
+from taograph.cli.trace_store import OfGraph, OfThread, Since, Url, opened, run_named, since_when
 from taograph.cli.trace_text import outcome
 from taograph.cli.words import count, money
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 EXIT_SAME, EXIT_DIFFERENT = 0, 3
 _MOST = 1_000
+_One = Annotated[str, typer.Argument(metavar="A", help='How the id of a run begins, or "last".', show_default=False)]
+_Other = Annotated[str, typer.Argument(metavar="B", help="The other.", show_default=False)]
 
 
 def trace_diff(  # noqa: PLR0917 - Typer calls it by keyword
-    a: RunId,
-    b: RunId,
+    a: _One,
+    b: _Other,
     thread: OfThread = None,
     trace: Url = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,6 +85,21 @@ def opened(url: str | None, *, writes: bool = False) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+@contextmanager
+def own_unless_named() -> Iterator[None]:
+    """Let ``TAOGRAPH_TRACE`` name the user's own file where it names nothing: deleted threads take traces along."""
+    from taograph.trace.configured import own_url
+
+    if os.environ.get(VARIABLE, "").strip():
+        yield
+        return
+    os.environ[VARIABLE] = own_url()
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
 
 
 def run_named(store: Store, given: str, *, thread: str | None = None) -> Run:
