@@ -190,10 +190,10 @@ class Player:
 
     def _is_last(self, event: Happened) -> bool:
         """Whether nothing else is recorded of its graph."""
-        return not any(e.place > event.place for e in self.phase.of_level(event.task[:-1]))
+        return next(self.phase.of_level(event.task[:-1], event.place), None) is None
 
     def _stop_after(self, event: Happened) -> Happened | None:
-        later = (e for e in self.phase.of_level(event.task[:-1]) if e.place > event.place)
+        later = self.phase.of_level(event.task[:-1], event.place)
         return next((e for e in later if e.type == "stop"), None)
 
     # Tools
@@ -218,15 +218,14 @@ class Player:
         """
         with self._lock:
             found = self._observation(task, tool, id, args)
-            if found is not None and found not in self.phase.observations:
-                return found[1].content
             if found is not None:
                 action, seen = found
+                if seen not in self.phase:  # of the call of the graph before
+                    return seen.content
                 self._seen.add(seen.place)
                 level = seen.task[:-1]
                 self._pointer[level] = max(self._pointer[level], seen.place)
-                nth = sum(o.step == seen.step and o.task[:-1] == level for _, o in self._until(seen))
-                change = self._change("observation", seen.task, f"{seen.step}.{nth}", str(action.content["id"]))
+                change = self._changed_result(action, seen)
                 return seen.content if change is None else {**seen.content, "text": change.text, "handle": None}
             waits = self._question() if self.phase.status == "waiting" else None
         if waits is not None:
@@ -240,21 +239,17 @@ class Player:
         where = Happened("action", {"task": list(task), "step": self._step(task), **asked}, 0)
         raise self._ends(f"a call {tool}({canonical(args or {})}) is not recorded", where)
 
-    def _until(self, seen: Happened) -> Sequence[tuple[Happened, Happened]]:
-        ordered = sorted(
-            (pair for pair in self.phase.observations if pair[1].step == seen.step), key=lambda pair: pair[0].place
-        )
-        return ordered[: next(i for i, pair in enumerate(ordered) if pair[1] is seen) + 1]
+    def _changed_result(self, action: Happened, seen: Happened) -> Change | None:
+        if not any(change.kind == "observation" for change in self._changes):
+            return None
+        of_step = [a.place for a, o in self.phase.observations if o.step == seen.step and o.task[:-1] == seen.task[:-1]]
+        nth = sorted(of_step).index(action.place) + 1
+        return self._change("observation", seen.task, f"{seen.step}.{nth}", str(action.content["id"]))
 
     def _observation(
         self, task: Task, tool: str, id: str | None, args: Mapping[str, Any] | None
     ) -> tuple[Happened, Happened] | None:
         wanted = None if args is None else canonical(plain(args))
-        edited = {
-            str(e.content["id"]): canonical(e.content["args"])
-            for e in self.phase.events
-            if e.type == "approval_answered"
-        }
 
         def fits(pair: tuple[Happened, Happened]) -> bool:
             action, seen = pair
@@ -262,17 +257,18 @@ class Player:
             if seen.place in self._seen or seen.task[:-1] != task[:-1] or known["tool"] != tool:
                 return False
             own = None if "args" not in known else canonical(known["args"])
-            return wanted is None or own is None or wanted in (own, edited.get(str(known["id"])))
+            return wanted is None or own is None or wanted in (own, self.phase.edited.get(str(known["id"])))
 
-        fitting = [pair for pair in self.phase.observations if fits(pair)]
-        named = [pair for pair in fitting if pair[0].content["id"] == id]
-        exact = [pair for pair in named if pair[1].task == task]
+        named = [pair for pair in self.phase.observations_by_id.get(str(id), ()) if fits(pair)]
+        found = next((pair for pair in named if pair[1].task == task), None) or next(iter(named), None)
+        if found is None:
+            found = next((pair for pair in self.phase.observations if fits(pair)), None)
         before = self._before()
-        # It was done, and the process died before the graph had stored it.
-        done = (
-            [] if before is None else [p for p in before.observations if p[0].content["id"] == id and p[1].task == task]
-        )
-        return next(iter([*exact, *named, *fitting, *done[-1:]]), None)
+        if found is None and before is not None:
+            # It was done, and the process died before the graph had stored it.
+            done = (pair for pair in before.observations_by_id.get(str(id), ()) if pair[1].task == task)
+            found = next(done, None)
+        return found
 
     def _before(self) -> Phase | None:
         """The call of the graph before the one at hand, where that was ended from outside."""
@@ -314,9 +310,7 @@ class Player:
 
     def _next_stop(self, task: Task, reason: str) -> Happened | None:
         """The end of a graph, where nothing but its closing call is recorded before it."""
-        for event in self.phase.of_level(task[:-1]):
-            if event.place <= self._pointer[task[:-1]]:
-                continue
+        for event in self.phase.of_level(task[:-1], self._pointer[task[:-1]]):
             if event.type in ("action", "observation") or (event.type == "model_asked" and event.task == task):
                 return None
             if event.type == "stop":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from taograph.trace.reading import Run, runs
@@ -78,6 +80,10 @@ class Phase:
     run: str
     events: Sequence[Happened]
 
+    def __contains__(self, event: Happened) -> bool:
+        """Whether an event is of this call."""
+        return event.place < len(self.events) and self.events[event.place] is event
+
     @cached_property
     def start(self) -> Mapping[str, Any]:
         """What is known of its beginning."""
@@ -130,9 +136,37 @@ class Phase:
                 found.append((asked.pop(0) if asked else event, event))
         return found
 
-    def of_level(self, level: Task) -> Iterator[Happened]:
-        """The events of one graph of it, without those of the graphs within."""
-        return (event for event in self.events if event.task[:-1] == level and event.task)
+    def of_level(self, level: Task, after: int = -1) -> Iterator[Happened]:
+        """The events of one graph of it, without those of the graphs within.
+
+        Args:
+            level: The graph.
+            after: The place after which they are wanted.
+        """
+        there = self._levels.get(level, ())
+        return islice(there, bisect_right(there, after, key=lambda event: event.place), None)
+
+    @cached_property
+    def _levels(self) -> Mapping[Task, Sequence[Happened]]:
+        found: dict[Task, list[Happened]] = defaultdict(list)
+        for event in self.events:
+            if event.task:
+                found[event.task[:-1]].append(event)
+        return found
+
+    @cached_property
+    def observations_by_id(self) -> Mapping[str, Sequence[tuple[Happened, Happened]]]:
+        """The same as :attr:`observations`, by the ids of the calls."""
+        found: dict[str, list[tuple[Happened, Happened]]] = defaultdict(list)
+        for pair in self.observations:
+            found[str(pair[0].content["id"])].append(pair)
+        return found
+
+    @cached_property
+    def edited(self) -> Mapping[str, str]:
+        """The arguments that a person let calls run with, by the ids of the calls."""
+        answered = (event.content for event in self.events if event.type == "approval_answered")
+        return {str(told["id"]): canonical(told["args"]) for told in answered}
 
 
 @dataclass(frozen=True)
