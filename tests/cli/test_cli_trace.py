@@ -168,7 +168,7 @@ def test_long_texts_are_shortened_unless_all_is_asked_for(tao: Any, runs: Runs) 
     assert "line 99" not in tao("trace", "show").out
     shown = tao("trace", "show", "-v").out
     assert "line 99" in shown
-    assert "Model 1: scripted is sent 1 messages of" in shown
+    assert "Model 1: scripted; messages 1, characters 14, tools 3" in shown
     assert "Model 1: replied after" in shown
 
 

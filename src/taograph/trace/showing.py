@@ -140,9 +140,8 @@ class _Teller:
             elif self._verbose:
                 yield f"Sent{at} ({kind})", text
         if self._verbose:
-            sent = f"{told.get('messages')} messages of {told.get('chars'):,} characters"
-            offered = f"{len(told.get('tools') or ())} tools"
-            yield f"Model{at}", f"{told.get('model') or 'unnamed'} is sent {sent}, and {offered}"
+            sent = f"messages {told.get('messages')}, characters {told.get('chars'):,}"
+            yield f"Model{at}", f"{told.get('model') or 'unnamed'}; {sent}, tools {len(told.get('tools') or ())}"
 
     def model_replied(self, told: _Told, names: _Names) -> _Said:
         """The reply, where no other event tells it."""
