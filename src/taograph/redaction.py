@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 _NAMED = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?$", re.IGNORECASE)
 _SHAPES = re.compile(
-    # By their prefix, also right after a Chinese sign (which is a letter to \b). A digit or a star (a key that was masked) tells a key from "sk-learn" or "hf-internal-testing".
+    # By their prefix, also right after a Chinese sign, which is a letter to a plain \b. A digit or a star (a key that
+    # was masked) tells a key from "sk-learn" or "hf-internal-testing".
     r"(?a:\b)(?:sk|pk|rk)-(?=[A-Za-z0-9_*-]{0,60}[0-9*])[A-Za-z0-9_*-]{8,}"
     r"|(?a:\b)(?:sk|pk|rk)-[A-Za-z]{16,}"
     r"|(?a:\b)sk-(?:proj|svcacct|admin|ant|or)-[A-Za-z0-9_*-]{16,}"
@@ -46,21 +47,22 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text: Any text.
         secrets: Values to take out besides, such as a key that was given in code.
     """
-    for value in _values(secrets):
+    # The longest first: a value that holds another would leave its rest behind.
+    for value in sorted({*named(), *filter(None, secrets)}, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return _ASSIGNED.sub(rf"\1{HIDDEN}", _SHAPES.sub(HIDDEN, text))
 
 
 def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
-    """Where the keys stand that :func:`redact` takes out: start and end of each. They may overlap.
+    """Where keys of the usual shapes stand: start and end of each. They may overlap.
 
     Args:
         text: Any text.
-        secrets: Values to find besides.
+        secrets: Values to find besides, such as :func:`named` gives.
     """
     found = [match.span() for match in _SHAPES.finditer(text)]
     found += [match.span(2) for match in _ASSIGNED.finditer(text)]
-    for value in _values(secrets):
+    for value in secrets:
         at = text.find(value)
         while at >= 0:
             found.append((at, at + len(value)))
@@ -68,7 +70,6 @@ def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
     return found
 
 
-def _values(secrets: Iterable[str]) -> list[str]:
-    named = [value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name)]
-    # The longest first: a value that holds another would leave its rest behind.
-    return sorted({*named, *filter(None, secrets)}, key=len, reverse=True)
+def named() -> list[str]:
+    """The values of this process's secret variables."""
+    return [value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name)]

@@ -61,6 +61,7 @@ redactors = st.sampled_from(REDACTORS)
 
 @given(texts, redactors)
 @example("tel. 512 345 678 512 345 678 password: a@example.com/x1", REDACTORS[1])
+@example("at707425473459527629" + "+16465550197" * 30, REDACTORS[0])
 @settings(max_examples=200, deadline=None)
 def test_a_second_time_changes_nothing(text: str, redactor: Redactor) -> None:
     once = redactor.text(text)

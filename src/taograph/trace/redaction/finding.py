@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from taograph.trace.redaction.tokens import SECRET, TOKEN
 
 NEAR_LEFT, NEAR_RIGHT, NEXT = 48, 16, 8
 _BLANK = "\x1f"  # white space to a pattern for secrets, no separator to one for numbers
-_ROUNDS = 4
+_ROUNDS = 8  # two are usual
 _MARGIN = 40
 _LETTER = re.compile("[A-Za-z]")
 _LEAST = 4  # digits, below which no kind has a number
@@ -69,12 +69,15 @@ _ORDINARY = re.compile(
 _BLOB = re.compile(r"[A-Za-z0-9+/=]{1024,}")  # an image, a file: no sentence
 
 
-def find(text: str, wanted: Wanted, *, also: Iterable[Span] = (), context: str = "") -> list[Span]:
+def find(
+    text: str, wanted: Wanted, *, secrets: Collection[str], also: Iterable[Span] = (), context: str = ""
+) -> list[Span]:
     """Parts of a text that hold personal data, in order, none overlapping another.
 
     Args:
         text: The text.
         wanted: What is looked for.
+        secrets: Values that are secret, however they look.
         also: What was found already, of a name's kind, say.
         context: What is said before the text, such as the key under which it stands.
     """
@@ -88,7 +91,7 @@ def find(text: str, wanted: Wanted, *, also: Iterable[Span] = (), context: str =
     work = _blanked(work, [*known, *found])
     for _ in range(_ROUNDS):
         # Once more: what was found may have parted two numbers that were one row before.
-        new = [part for span in _round(work, wanted, [*known, *found]) for part in _outside(span, tokens)]
+        new = [part for span in _round(work, wanted, secrets, [*known, *found]) for part in _outside(span, tokens)]
         if not new:
             break
         found = _united([*found, *new])
@@ -133,9 +136,9 @@ def _blanked(text: str, spans: Iterable[Span]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _round(text: str, wanted: Wanted, known: list[Span]) -> list[Span]:
+def _round(text: str, wanted: Wanted, secrets: Collection[str], known: list[Span]) -> list[Span]:
     """One look at a text in which what is known is blank."""
-    found = [Span(start, end, SECRET, SURE) for start, end in redaction.find(text)]
+    found = [Span(start, end, SECRET, SURE) for start, end in redaction.find(text, secrets)]
     blobs = [Span(*match.span(), "", 0) for match in _BLOB.finditer(text)] if len(text) >= 1024 else []
     text = _blanked(text, blobs)
     for name, pattern in wanted.patterns.items():

@@ -17,7 +17,7 @@ _ALONE_LEFT, _ALONE_RIGHT = r"(?<![0-9A-Za-z+])(?<!\d[-./, ])", r"(?![0-9A-Za-z]
 _GAP = r"(?: ?[-./] ?|  ?|\) ?[-/.]? ?| ?\(|\))"
 _CHAIN = rf"\d+(?:{_GAP}\d+){{0,9}}"
 
-_INTERNATIONAL = re.compile(rf"{_LEFT}(?=((?:\+ ?|00 ?(?=[1-9]))\(?{_CHAIN}){_RIGHT})")
+_INTERNATIONAL = re.compile(rf"(?:(?<![A-Za-z+])(?=\+)|{_LEFT})(?=((?:\+ ?|00 ?(?=[1-9]))\(?{_CHAIN}){_RIGHT})")
 _WAYS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
     (re.compile(rf"{_ALONE_LEFT}(?=({way}){_ALONE_RIGHT})"), regions)
     for way, regions in (

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from taograph import redaction
 from taograph.trace.redaction import finding
 from taograph.trace.redaction.finding import Span, Wanted
 from taograph.trace.redaction.phones import REGIONS
@@ -52,7 +53,7 @@ class Redactor:
     key: str | bytes | None = field(default=None, repr=False)
     """The key of the hash (HMAC-SHA256): 32 random bytes, say. Without one that of the environment's
     ``TAOGRAPH_TRACE_KEY``. Who has it can try all telephone numbers: keep it away from the trace."""
-    patterns: Mapping[str, str] = field(default_factory=dict)
+    patterns: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Your own: a name in capital letters, such as ``STAFF_ID``, and a regular expression. Matched line by line."""
     custom: Callable[[str], Found] | None = None
     """Your own function of a line: gives back the line as it is to be, or starts, ends and kinds of what it found. It
@@ -92,9 +93,7 @@ class Redactor:
         """
         if not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}: give a str; redactor.value takes anything")
-        text, also = self._asked(text)
-        spans = finding.find(text, self._wanted, also=also, context=context)
-        return self._write(text, spans, 0, len(text))
+        return self._text(text, context, redaction.named())
 
     def value(self, value: Any) -> Any:
         """A value of the same shape, with every text in it redacted: keys too, and numbers that are somebody's.
@@ -105,7 +104,8 @@ class Redactor:
         Args:
             value: What JSON can hold; anything else is taken as its text.
         """
-        return redacted(value, lambda text, context: self.text(text, context=context))
+        secrets = redaction.named()
+        return redacted(value, lambda text, context: self._text(text, context, secrets))
 
     def spans(self, text: str, *, context: str = "") -> list[Span]:
         """Where personal data and secrets stand, in order and without overlaps.
@@ -117,15 +117,21 @@ class Redactor:
             context: What is said before it.
         """
         given, also = self._asked(text)
-        return finding.find(text, self._wanted, also=also if given == text else (), context=context)
+        also = also if given == text else []
+        return finding.find(text, self._wanted, secrets=redaction.named(), also=also, context=context)
 
     def stream(self) -> Stream:
         """Redact a text that comes in pieces: the pieces that come out, joined, are what :meth:`text` makes of it."""
         return Stream(self.text, self._find, self._write)
 
+    def _text(self, text: str, context: str, secrets: list[str]) -> str:
+        text, also = self._asked(text)
+        spans = finding.find(text, self._wanted, secrets=secrets, also=also, context=context)
+        return self._write(text, spans, 0, len(text))
+
     def _find(self, text: str, known: list[Span]) -> list[Span]:
         also = [] if self.custom is None else self._asked(text)[1]
-        return finding.find(text, self._wanted, also=[*known, *also])
+        return finding.find(text, self._wanted, secrets=redaction.named(), also=[*known, *also])
 
     def _write(self, text: str, spans: list[Span], start: int, end: int) -> str:
         parts, at = [], start

@@ -16,6 +16,7 @@ _SECRET_KEY = re.compile(
 )
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\-\r\n]+={0,2}\s*")
 _LEAST = 100_000  # no number below it is anybody's
+_MOST = 10**40
 _CONTEXT = 60
 
 Text = Callable[[str, str], str]
@@ -67,7 +68,7 @@ def _leaf(value: Any, context: str, text: Text) -> Any:
     if _SECRET_KEY.search(context) and value != "":
         return HIDDEN
     if isinstance(value, int | float):
-        if abs(value) < _LEAST or value != value // 1:
+        if not _LEAST <= abs(value) < _MOST or value != value // 1:
             return value
         digits = f"{int(value)}"
         told = text(digits, context)
