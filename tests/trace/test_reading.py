@@ -120,6 +120,7 @@ def test_a_run_that_waits_and_goes_on_is_summed_up_over_its_traces() -> None:
     [
         ([("run_ended", {"status": "failed", "error": "KeyError", "text": "x"})], "failed"),
         ([("run_ended", {"status": "cancelled"})], "cancelled"),
+        ([("run_ended", {"status": "drained"})], "drained"),
         ([("run_ended", {"status": "ended"})], "ended"),
         ([("answer", {"text": "Yes."}), ("run_ended", {"status": "ended"})], "answered"),
         ([("thought", {"text": "Hm.", "step": 1})], "open"),

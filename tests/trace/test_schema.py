@@ -14,7 +14,9 @@ from jsonschema import Draft202012Validator
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from taograph import create_react_graph, tool, trace
@@ -208,6 +210,26 @@ def test_runs_of_graphs_that_are_not_ours(url: str, valid: Draft202012Validator)
         "answer",
         "run_ended",
     }
+
+
+def test_a_run_that_is_drained_and_gone_on_with(url: str, valid: Draft202012Validator) -> None:
+    control = RunControl()
+
+    @tool(effects="none")
+    def drain() -> str:
+        """Stop behind this step."""
+        control.request_drain("enough")
+        return "told"
+
+    replies = (AIMessage("", tool_calls=[call("drain", {})]), "Yes.")
+    graph = trace.record(create_react_graph(script(*replies), [drain], checkpointer=InMemorySaver()), to=url)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with pytest.raises(GraphDrained):
+        graph.invoke(QUESTION, config, control=control)
+    assert graph.invoke(None, config)["answer"] == "Yes."
+    assert types_of(url, valid) >= {"run_ended"}
+    ended = [event["content"]["status"] for event in exported(url) if event["type"] == "run_ended"]
+    assert ended == ["drained", "ended"]
 
 
 def test_what_the_redactor_could_not_look_at(url: str, valid: Draft202012Validator) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from taograph.trace.chain import Entry
     from taograph.trace.reading import Run, Summary
 
-_STATES = {"open": "no end recorded", "waiting": "waits for a person"}
+_STATES = {"open": "no end recorded", "waiting": "waits for a person", "drained": "to be gone on with"}
 _OPEN = "without an end: it runs, or was cut off"
 # What is shown whole, however long it is.
 _WHOLE = frozenset(("answer", "stop", "plan", "vote", "block"))

@@ -137,7 +137,7 @@ FIELDS: dict[EventType, dict[str, str]] = {
     },
     "gap": {"lost": "events that could not be written before this one"},
     "run_ended": {
-        "status": "ended, waiting (for a person), failed, cancelled",
+        "status": "ended, waiting (for a person), drained (to be gone on with), failed, cancelled",
         "error": "type of the exception, where it failed",
         "text": "what it said",
         "seconds": "since the trace began",

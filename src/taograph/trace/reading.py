@@ -18,7 +18,7 @@ LAST = "last"
 # Ids of traces begin with their time; fewer characters than this are more likely a slip than a choice.
 LEAST = 4
 
-State = Literal["answered", "stopped", "waiting", "failed", "cancelled", "ended", "open", "erased"]
+State = Literal["answered", "stopped", "waiting", "drained", "failed", "cancelled", "ended", "open", "erased"]
 
 
 class NotFoundError(ValueError):
@@ -248,7 +248,7 @@ def _tell_outermost(made: Summary, kind: str, told: Mapping[str, Any]) -> None:
 
 def _state(status: str, made: Summary) -> State:
     match status:
-        case "waiting" | "failed" | "cancelled":
+        case "waiting" | "drained" | "failed" | "cancelled":
             return status
         case _ if made.reason:
             return "answered" if made.reason == "final" else "stopped"

@@ -14,7 +14,7 @@ from uuid import UUID
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphDrained
 
 from taograph.models.failures import kinds_of, status_of
 from taograph.models.prices import Price, price_by_name
@@ -105,7 +105,9 @@ class Recorder(GraphCallbackHandler):
         place = self._leave(run_id)
         if place is None or place.parent is not None:
             return
-        if isinstance(error, GraphBubbleUp):
+        if isinstance(error, GraphDrained):
+            self._close(place.trace, "drained")
+        elif isinstance(error, GraphBubbleUp):
             self._close(place.trace, "waiting")
         elif isinstance(error, Exception):
             self._close(place.trace, "failed", error=type(error).__name__, text=str(error))

@@ -245,6 +245,8 @@ class _Teller:
         if told.get("status") in ("failed", "cancelled"):
             why = filter(None, (str(told.get("error") or ""), text_of(told.get("text"))))
             yield str(told["status"]).capitalize(), ": ".join(why)
+        elif told.get("status") == "drained":
+            yield "Drained", "it was told to stop there, and can be gone on with"
 
 
 class _Names:
