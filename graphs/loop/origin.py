@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from taograph.graphs.loop.limits import Limits
 from taograph.models.prices import model_name
 from taograph.models.windows import reply_tokens, window_of
+from taograph.served import observe
 from taograph.tools.policy import policy_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def a_strategy(factory: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(factory)
     def make(*args: P.args, **kwargs: P.kwargs) -> R:
+        observe()
         given = {key: value for key, value in kwargs.items() if key in own and value is not own[key]}
         token = _making.set(Origin(name, given))
         try:

@@ -82,7 +82,7 @@ def configuration(given: str | None = None, *, default: str | None = None) -> Co
     url = default if not said else None if is_off(said) else said
     if url is None:
         return None
-    made = Configured(url, _settings())
+    made = Configured(url, settings())
     trace.handlers(url, settings=made.settings)  # refuses what is no URL, and opens nothing
     return made
 
@@ -153,7 +153,12 @@ def key() -> bytes | None:
     return said or None
 
 
-def _settings() -> Settings:
+def settings() -> Settings:
+    """What is recorded, and how, by the variables.
+
+    Raises:
+        ValueError: One can't be read; the message names it.
+    """
     on_error = os.environ.get(ON_ERROR, "").strip().lower() or "warn"
     if on_error not in ("warn", "stop"):
         raise ValueError(f'{ON_ERROR}={on_error!r}: write "warn" or "stop"')
