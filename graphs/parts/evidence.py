@@ -54,8 +54,8 @@ _PLAN = (
     "Do not answer the question above yet. Make the whole plan of how it can be answered: the steps, each of which "
     "calls one tool, and where the evidence that it gives is kept. You will not see any evidence before all steps are "
     "done, so a step that needs the evidence of another one names it: #E1 in an input is replaced by the evidence of "
-    "step 1. Steps that do not need each other run at the same time. Make as few steps as the question needs; where "
-    "it needs none, make none.\n\nTools:\n{tools}"
+    "step 1. An input holds no call of another tool: that is a step of its own. Steps that do not need each other run "
+    "at the same time. Make as few steps as the question needs; where it needs none, make none.\n\nTools:\n{tools}"
 )
 _TEXT_FORM = (
     "\n\nWrite each step as two lines, and nothing else:\n"

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from langchain_core.tools import BaseTool
 
+from taograph.graphs.parts.call_arguments import short
 from taograph.graphs.parts.planned import Planned, Results, in_words
-from taograph.graphs.parts.tasks import THOUGHT, short
+from taograph.graphs.parts.tasks import THOUGHT
 from taograph.graphs.protocols.text_labels import as_data
 from taograph.graphs.protocols.text_tools import OfferedTool, argument_lines, compact, offered_tool
 from taograph.tools.results import READ_RESULT
@@ -83,7 +84,7 @@ def tasks_request(tools: Iterable[BaseTool], *, first: int, text: bool) -> str:
 
 def _example(tools: Sequence[OfferedTool], first: int) -> str:
     """What a plan looks like, with tools that there are: small models copy names from an example."""
-    lines = []
+    lines: list[str] = []
     for tool in [*tools, *tools[:1]][:2]:
         properties = tool.parameters.get("properties") or {}
         names = [name for name in properties if name in (tool.parameters.get("required") or ())] or list(properties)[:1]

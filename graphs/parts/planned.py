@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
 from taograph.graphs.loop.approving import without_note
+from taograph.graphs.parts.call_arguments import ArgumentsError, read_call
 from taograph.graphs.parts.references import Sign, filled_in, is_reference, references
 from taograph.graphs.protocols.acceptable import safe_name, storable
 from taograph.graphs.protocols.fitting import UnfitArgumentsError, fit_arguments, fit_value
@@ -270,6 +271,7 @@ def call_of(task: Planned, results: Results, sign: Sign, parameters: Parameters)
     args: Any = task["input"]
     if not fault:
         schema = parameters[task["tool"]]
+        args = _by_name(args, schema)
         texts = {int(n): _in_short(results[call].text) for n, call in task["needs"].items()}
         filled = filled_in(args, sign, texts)
         try:
@@ -292,6 +294,17 @@ def call_of(task: Planned, results: Results, sign: Sign, parameters: Parameters)
         ToolCall(**{**call, "name": task["tool"]}) if known else call,
         f"{NO_EVIDENCE}: {fault}" if fault else "",
     )
+
+
+def _by_name(value: Any, schema: Schema) -> Any:
+    """A text that gives arguments by their names, as in ``expression="1 + 1"``, as an object; else what it is."""
+    if not isinstance(value, str) or "=" not in value:
+        return value
+    try:
+        placed, named = read_call(value)
+    except ArgumentsError:
+        return value
+    return named if named and not placed and set(named) <= set(schema.get("properties") or {}) else value
 
 
 def _object(value: Any) -> Mapping[str, Any]:

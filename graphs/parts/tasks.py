@@ -20,15 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taograph.graphs.parts.call_arguments import ArgumentsError, read_call, short
 from taograph.graphs.parts.planned import Parameters, Planned, planned
-from taograph.graphs.parts.references import TASK
-from taograph.graphs.protocols.arguments import value_at
 
 JOIN = "join"
 """What ends a plan, written as a call."""
 MOST_TASKS = 100
 _MOST_CHARS = 20_000
-_SHOWN_CHARS = 200
 
 _NUMBERED = re.compile(
     r"[^\S\n]*(?:[-*•>][^\S\n]+)?(?:\*{1,2}|`)?\$?(?P<id>\d{1,6})[.):](?:\*{1,2})?[^\S\n]*(?:\*{1,2}|`)?"
@@ -36,14 +34,6 @@ _NUMBERED = re.compile(
 _CALL = re.compile(r"`?(?P<tool>[^\W\d][\w.-]{0,127})`?[^\S\n]*\(")
 _JOINS = re.compile(r"[^\S\n]*(?:`|\*{1,2})?(?:join[^\S\n]*\(|<END_OF_PLAN>)", re.IGNORECASE)
 THOUGHT = re.compile(r"[^\S\n]*(?:\*{1,2})?(?:Thought|思考)(?:\*{1,2})?[:：](?:\*{1,2})?", re.IGNORECASE)
-_NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*)\s*=(?!=)")
-_BARE = re.compile(r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|(?P<bare>\$\{?\d{1,6}\}?)")
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
-_WORDS = {"true": True, "false": False, "none": None, "null": None}
-
-
-class ArgumentsError(ValueError):
-    """Arguments that cannot be read; the text says what is wrong, in words for the model."""
 
 
 @dataclass
@@ -192,39 +182,6 @@ def read_plan(text: str, parameters: Parameters) -> tuple[list[Planned], PlanRea
     return [*reader.feed(text), *reader.end()], reader
 
 
-def read_call(inside: str) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a call, by place and by name.
-
-    Args:
-        inside: What stands in its brackets.
-
-    Raises:
-        ArgumentsError: One cannot be read.
-    """
-    placed: list[Any] = []
-    by_name: dict[str, Any] = {}
-    parts = _parts(inside)
-    for number, part in enumerate(parts, 1):
-        name = _NAMED.match(part)
-        written = part[name.end() if name else 0 :].strip()
-        try:
-            value = _value(written)
-        except ArgumentsError:
-            # A text without quotes is clear where there is nothing else.
-            if len(parts) > 1 or name or not written or set(written) & set("\"'[]{}()"):
-                raise ArgumentsError(f"argument {number} is {short(written)!r}. Write a text in quotes.") from None
-            value = written
-        if name is None:
-            if by_name:
-                raise ArgumentsError("an argument by place stands behind one by name.")
-            placed.append(value)
-        elif name["name"] in by_name:
-            raise ArgumentsError(f"{name['name']} is given twice.")
-        else:
-            by_name[name["name"]] = value
-    return placed, by_name
-
-
 def named(placed: Sequence[Any], by_name: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Arguments under the names of the parameters.
 
@@ -248,59 +205,3 @@ def named(placed: Sequence[Any], by_name: Mapping[str, Any], schema: Mapping[str
     if twice is not None:
         raise ArgumentsError(f"{twice} is given twice.")
     return {**args, **by_name}
-
-
-def _parts(inside: str) -> list[str]:
-    """What stands between the commas that are not within anything."""
-    parts: list[str] = []
-    begin, depth, quote, escaped = 0, 0, "", False
-    for place, character in enumerate(inside):
-        if escaped:
-            escaped = False
-        elif quote:
-            escaped = character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(inside[begin:place])
-            begin = place + 1
-    rest = inside[begin:]
-    return [*parts, rest] if rest.strip() else parts
-
-
-def _value(written: str) -> Any:
-    """A value as Python or JSON write it.
-
-    Raises:
-        ArgumentsError: It is none.
-    """
-    if written.lower() in _WORDS:
-        return _WORDS[written.lower()]
-    if TASK.pattern.fullmatch(written):
-        return written
-    if _NUMBER.fullmatch(written) and len(written) < 300:
-        plain = written.replace("_", "").lstrip("+")
-        return int(plain) if re.fullmatch(r"-?\d+", plain) else float(plain)
-    if written[:1] == "(" and written[-1:] == ")":
-        written = f"[{written[1:-1].rstrip().removesuffix(',')}]"
-    if written[:1] and written[0] in "\"'[{":
-        quoted = _BARE.sub(lambda one: f'"{one[0]}"' if one["bare"] else one[0], written)
-        inner = quoted if written[0] in "[{" else f"[{quoted}]"
-        found = value_at(inner, 0)
-        if found is not None and found.end == len(inner):
-            if written[0] in "[{":
-                return found.value
-            if isinstance(found.value, list) and len(found.value) == 1 and isinstance(found.value[0], str):
-                return found.value[0]
-    raise ArgumentsError("it is no value.")
-
-
-def short(text: str) -> str:
-    """A text on one line, cut where it is long."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _SHOWN_CHARS else f"{flat[:_SHOWN_CHARS]}…"

@@ -85,6 +85,21 @@ def test_steps_that_do_not_need_each_other_run_at_the_same_time(way: Way) -> Non
     assert list(evidence(result).values()) == ["a", "b", "c"]
 
 
+def test_arguments_by_name() -> None:
+    steps = [
+        '#E1 = multiply(first=3, second="4")',
+        "#E2 = multiply[second=#E1, first=1]",
+        '#E3 = search(query="a #E2")',
+    ]
+    _, graph = asked_for(*steps, "#E4 = search[x = 5]")
+    assert args(graph.invoke(question())) == {
+        "E1": {"first": 3, "second": "4"},
+        "E2": {"second": 12, "first": 1},
+        "E3": {"query": "a 12"},
+        "E4": {"query": "x = 5"},
+    }
+
+
 def test_a_later_step_may_be_named_and_runs_first() -> None:
     _, graph = asked_for("#E1 = search[x #E2]", "#E2 = search[y]")
     assert evidence(graph.invoke(question())) == {"E2": "found <y>", "E1": "found <x found <y>>"}
@@ -133,7 +148,7 @@ def test_a_small_model_is_not_shown_turns_of_the_loop(create: Any) -> None:
     replies = ["1. join()" if create is create_dag_graph else "Plan: none", "Four."]
     model = Small(replies=replies)
     create(model, [tool for tool in default_tools() if tool.name == "calculator"]).invoke(question())
-    assert [len(request.messages) for request in model.requests] == [2 if create is create_rewoo_graph else 1, 1]
+    assert [len(request.messages) for request in model.requests] == [1, 1]
 
 
 def test_what_is_long_or_not_trusted_stands_among_the_results_alone() -> None:
