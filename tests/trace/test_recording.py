@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 from recording_support import QUESTION, Recorded, asks, broken, content, look, of_type, pay, recorded, says, slow, told
 
-from taograph import Cancellation, Limits, create_react_graph, tool
+from taograph import Cancellation, Limits, create_react_graph, tool, trace
 from taograph.graphs.hybrid import create_hybrid_graph
 from taograph.graphs.self_consistency import create_self_consistency_graph
 
@@ -128,6 +129,30 @@ def test_other_callbacks_stay(recorded: Recorded) -> None:
     recorded.of(create_react_graph(says("Well."), [look])).invoke(QUESTION, {"callbacks": [counts]})
     assert counts.count == 1
     assert told(recorded.one())[-1] == "0 run_ended ended"
+
+
+def test_nothing_is_remembered_of_runs_that_ended(recorded: Recorded) -> None:
+    recorder, barrier = trace.handlers(recorded.url)
+    assert isinstance(recorder, trace.Recorder)
+    config: Any = {"callbacks": [recorder, barrier], **THREAD}
+    tools = [look, broken, pay, slow]
+
+    def graph(*replies: Any, **options: Any) -> Any:
+        return create_react_graph(says(*replies), tools, checkpointer=InMemorySaver(), **options)
+
+    graph(asks("a", "b"), asks("c", tool="broken"), "Well.").invoke(QUESTION, config)
+    asyncio.run(graph(asks("a", "b"), "Well.").ainvoke(QUESTION, config))
+    graph(RuntimeError("no model")).invoke(QUESTION, config)
+    graph(asks("a", tool="slow"), "Well.", limits=Limits(seconds=0.1)).invoke(QUESTION, config)
+    asks_first = graph(asks("a", tool="pay"), "Well.", approve=["pay"])
+    asks_first.invoke(QUESTION, config)
+    asks_first.invoke(Command(resume="approve"), config)
+    stream = graph(asks("a"), "Well.").stream(QUESTION, config)
+    next(stream)
+    stream.close()
+    threads = [thread for thread in threading.enumerate() if "tool" in thread.name]
+    assert (recorder._places, recorder._ours, recorder.ended) == ({}, set(), set()) or threads
+    assert len(recorded.all()) == 7
 
 
 # What goes wrong

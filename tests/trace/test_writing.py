@@ -6,11 +6,13 @@ import asyncio
 import logging
 import os
 import resource
+import sqlite3
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,28 +66,34 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._opened: list[sqlite.SqliteStore] = []
+        self._is_full = False
 
         def opened(url: str, **given: Any) -> Store:
             made = open_store(url, **given)
             assert isinstance(made, sqlite.SqliteStore)
             self._opened.append(made)
+            if self._is_full:
+                _fill(made)
             return made
 
         monkeypatch.setattr(writing, "open_store", opened)
 
     def is_full(self) -> None:
         """From now on, nothing more is written."""
-        for store in self._opened:
-            with store._lock:
-                store._connection.execute("PRAGMA max_page_count = 1").fetchall()
-                (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-                store._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+        self._is_full = True
+        _fill(self._opened[-1])
 
     def has_room(self) -> None:
         """And from now on it is again."""
-        for store in self._opened:
-            with store._lock:
-                store._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+        self._is_full = False
+        with suppress(sqlite3.ProgrammingError), self._opened[-1]._lock:  # it was closed
+            self._opened[-1]._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+
+
+def _fill(store: sqlite.SqliteStore) -> None:
+    with store._lock:
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
 
 
 @pytest.fixture
@@ -294,13 +302,39 @@ def test_a_server_that_stops_ends_the_run(own_server: PostgresServer, quick: Non
     model = looks(before=lambda turn: own_server.stop() if turn == 2 else None, turns=9)
     graph = trace.record(create_react_graph(model, [look]), to=own_server.url(), on_error="stop")
     try:
-        with pytest.raises(TraceError, match="the database failed") as caught:
+        with pytest.raises(TraceError, match=r"nothing listens there|the database failed") as caught:
             graph.invoke(QUESTION)
     finally:
         own_server.start()
     assert "correct-horse" not in str(caught.value)
     assert len(model.requests) == 2
     flush()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+def test_files_that_are_moved_away(tmp_path: Path, kind: str, quick: None, caplog: pytest.LogCaptureFixture) -> None:
+    """As an administrator may, while a server runs: a new file is begun, and what is lost is told."""
+    place = tmp_path / "there"
+    url = f"sqlite:///{place}/t.db" if kind == "sqlite" else f"jsonl:{place}"
+
+    def before(turn: int) -> None:
+        if turn == 2:
+            place.rename(tmp_path / "away")
+
+    graph = trace.record(create_react_graph(looks(before=before), [look]), to=url)
+    assert graph.invoke(QUESTION)["answer"] == "Turn 3."
+    flush()
+    old, new = read(url.replace("there", "away")), read(url)
+    assert types(events(old))[0] == "run_started"
+    assert types(events(new))[0] == "gap"
+    assert types(events(new))[-1] == "run_ended"
+    assert verify(old).ok
+    assert verify(new).ok
+    (writer,) = trace._writers.values()
+    assert len(events(old)) + len(events(new)) - 1 + writer.lost == 16
+    assert "events are lost" in caplog.text
+    old.close()
+    new.close()
 
 
 # A real limit of the system on files
@@ -488,17 +522,24 @@ def test_what_was_given_is_written_when_the_process_ends(file: str) -> None:
 
 
 def test_the_event_loop_is_not_blocked(url: str) -> None:
-    graph = trace.record(create_react_graph(looks(), [look]), to=url)
+    create_agent = pytest.importorskip("langchain.agents", reason="needs langchain").create_agent
+    options: Any = {"on_error": "stop", "key": b"sixteen bytes ok"}
+    graphs = [
+        trace.record(create_react_graph(looks(), [look]), to=url),
+        trace.record(create_react_graph(looks(), [look]), to=url, content=False, **options),
+        trace.record(create_agent(looks(), [look]), to=url, **options),
+    ]
 
-    async def run() -> Any:
-        return await graph.ainvoke(QUESTION, {"configurable": {"thread_id": "t"}})
+    async def run() -> list[Any]:
+        return [await graph.ainvoke(QUESTION, {"configurable": {"thread_id": "t"}}) for graph in graphs]
 
     with blockbuster_ctx():
-        assert asyncio.run(run())["answer"] == "Turn 3."
+        results = asyncio.run(run())
+    assert [result["messages"][-1].text for result in results] == ["Turn 3."] * 3
     flush()
     store = open_store(url, read_only=True)
-    assert types(events(store))[-1] == "run_ended"
-    assert verify(store).ok
+    assert [types(events(store, kept.trace))[-1] for kept in store.traces()] == ["run_ended"] * 3
+    assert [fault.what for fault in verify(store).faults] == []
     store.close()
 
 

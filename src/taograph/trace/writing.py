@@ -168,9 +168,15 @@ class Writer:
             self._try([], lambda store: None)
         if self._gaps:
             log.warning("the trace could not be written to the end: %d events are lost", self.lost)
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            try:
+                store.close()
+            except Exception as error:  # noqa: BLE001 - what could not be written was told
+                log.info("%s", _said(error))
 
     def _do(self, jobs: list[_Job]) -> None:
         """Write what has come together: as many events in one transaction as go together."""
@@ -212,6 +218,7 @@ class Writer:
             self._failed = error
             ended = time.monotonic()  # a run that waits for a dead server does little else
             if self._store is None or not isinstance(error, _OF_ONE):
+                self._let_go()  # a file may have been moved, a server started anew: what is there is opened then
                 self._not_before = ended + max(_AGAIN_SECONDS, min(10 * (ended - began), _MOST_SECONDS))
             self._lose(jobs, error)
             return

@@ -190,6 +190,15 @@ def set_aside(path: Path) -> None:
     log.warning("a line of %s was cut off as it was written; it is set aside in %s.torn", path, path.name)
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """What a file or a folder is, whatever it is called; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from taograph.trace.chain import GENESIS, Draft, Entry, LogKind, Record, Sealer
 from taograph.trace.stores import Kept, Store
 from taograph.trace.stores.batch import Mark, Tail, chained, content_of, seal, told
-from taograph.trace.stores.files import PENDING, Change, apply, finish, lines_of, read_ends, set_aside
+from taograph.trace.stores.files import PENDING, Change, apply, finish, identity, lines_of, read_ends, set_aside
 
 log = logging.getLogger("taograph.trace")
 
@@ -49,7 +49,7 @@ class JsonlStore:
     """
 
     def __init__(self, folder: Path, limits: dict[str, int] | None = None) -> None:
-        self._folder, self._limits = folder, limits
+        self._folder, self._limits, self._identity = folder, limits, identity(folder)
         self._lock = threading.RLock()
         self._between = FileLock(folder / ".lock", timeout=_BUSY_SECONDS, mode=0o600)
         # Where traces and the log stand, with the size that their files have then.
@@ -60,6 +60,8 @@ class JsonlStore:
     def _alone(self) -> Iterator[None]:
         """Keep other writers out: two of them would fork the chain."""
         with self._lock:
+            if identity(self._folder) != self._identity:  # what is written now would be a trace without its beginning
+                raise OSError(f"trace: {self._folder} was moved or deleted")
             try:
                 self._between.acquire()
             except Timeout:

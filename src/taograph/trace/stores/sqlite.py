@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
+from taograph.trace.stores.files import identity
 from taograph.trace.stores.sql import SCHEMA, TRACES, Execute, SqlStore
 
 log = logging.getLogger("taograph.trace")
@@ -31,7 +32,7 @@ class SqliteStore(SqlStore):
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path, self._connection = path, connection
+        self._path, self._connection, self._file = path, connection, identity(path)
         self._lock = threading.RLock()
         # A text that was tampered with may be none; it is to be named, not to end the reading.
         connection.text_factory = _decode
@@ -39,8 +40,11 @@ class SqliteStore(SqlStore):
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
         """As :meth:`SqlStore.transaction`."""
-        with self._lock, _within(self._connection, "BEGIN IMMEDIATE") as execute:
-            yield execute
+        with self._lock:
+            if identity(self._path) != self._file:  # SQLite would go on writing to what nobody finds any more
+                raise OSError(f"trace: {self._path} was moved or deleted")
+            with _within(self._connection, "BEGIN IMMEDIATE") as execute:
+                yield execute
 
     @contextmanager
     def reading(self, *, whole: bool = False) -> Iterator[Execute]:
