@@ -98,7 +98,7 @@ class Phase:
     @property
     def breaks_off(self) -> bool:
         """Whether it was ended from outside, in the midst of whatever it did."""
-        return self.status in ("open", "cancelled")
+        return self.status in ("open", "cancelled", "drained")
 
     @cached_property
     def exchanges(self) -> Mapping[Task, Sequence[Exchange]]:
