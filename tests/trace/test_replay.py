@@ -59,6 +59,19 @@ def test_calls_that_no_tool_takes_are_as_the_model_was_told(records: Records) ->
     assert records.same().used == 4
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_arguments_that_broke_off(records: Records, streamed: bool) -> None:
+    """LangChain mends what it streams; the loop does not act on it, and the record says what the model wrote."""
+    lost = {"name": "look", "args": '{"x": 1', "id": "c1", "error": None, "type": "invalid_tool_call"}
+    graph = records.loop(AIMessage("I look.", invalid_tool_calls=[lost]), asks(1), "One.")
+    if streamed:
+        list(graph.stream(QUESTION, stream_mode="messages"))
+    else:
+        graph.invoke(QUESTION)
+    found = records.same()
+    assert [e.content["status"] for e in found.events if e.type == "observation"] == ["error", "success"]
+
+
 def test_the_text_protocol(records: Records) -> None:
     replies = 'Thought: Look.\nAction: look\nAction Input: {"x": 1}', "Thought: I know.\nFinal Answer: One."
     records.loop(*replies, protocol="text").invoke(QUESTION)

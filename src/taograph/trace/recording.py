@@ -18,6 +18,7 @@ from langgraph.errors import GraphBubbleUp, GraphDrained
 
 from taograph.models.failures import kinds_of, status_of
 from taograph.models.prices import Price, price_by_name
+from taograph.models.streamed import StreamedCalls
 from taograph.trace import untold
 from taograph.trace.chain import Draft
 from taograph.trace.events import EventType, of_step
@@ -58,6 +59,7 @@ class Recorder(GraphCallbackHandler):
         self.ended: set[str] = set()
         self._places: dict[UUID, Place] = {}
         self._ours: set[UUID] = set()
+        self._streamed: dict[UUID, StreamedCalls] = {}
         self._hash_of_request = RequestHasher(settings.redact)
         self._prices: dict[str, Price | None] = {}
         versions()  # reads files: now, not on the event loop of the first run
@@ -230,15 +232,22 @@ class Recorder(GraphCallbackHandler):
             },
         )
 
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **kwargs: Any) -> None:
+        """A piece of a reply; what it has of calls is remembered, since LangChain mends what is broken of them."""
+        if getattr(getattr(chunk, "message", None), "tool_call_chunks", None):
+            self._streamed.setdefault(run_id, StreamedCalls()).on_llm_new_token(token, chunk=chunk)
+
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """A model replied."""
-        place = self._leave(run_id)
+        streamed, place = self._streamed.pop(run_id, None), self._leave(run_id)
         if place is None:
             return
         generation = response.generations[0][0] if response.generations and response.generations[0] else None
         message = generation.message if isinstance(generation, ChatGeneration) else None
         if not isinstance(message, AIMessage):
             message = AIMessage(generation.text if generation else "")
+        if streamed is not None and not self._is_foreign(place):
+            message = streamed.checked(message)  # as the loop reads it
         usage = usage_of(message, self._prices.get(str(place.about["model"])))
         self._count(place.trace, model_calls=1, **usage)
         seconds = round(time.monotonic() - place.began, 6)
@@ -253,7 +262,7 @@ class Recorder(GraphCallbackHandler):
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A model failed."""
-        place = self._leave(run_id)
+        _, place = self._streamed.pop(run_id, None), self._leave(run_id)
         if place is None:
             return
         self._count(place.trace, model_calls=1)
