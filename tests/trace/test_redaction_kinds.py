@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
@@ -89,6 +90,29 @@ def test_digits_of_other_scripts_and_widths_are_digits(kind: str) -> None:
         value = VALIDATED[kind](random)
         for told in (value.translate(WIDE), value.replace(" ", "\u00a0"), value.replace("-", "\u2011")):
             assert told not in REDACTOR.text(f"号码：{told}。")
+
+
+@pytest.mark.parametrize("kind", VALIDATED)
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_json_escapes_hides_nothing(kind: str, depth: int) -> None:
+    random = Random(kind)
+    for before, after in (("电话", "谢谢"), ("a\n", "\nb"), ("ł\t", "\t"), ("：", "；"), ('"', '"')):
+        value = VALIDATED[kind](random)
+        text = before + LABELS.get(kind, "{}").format(value) + after
+        for _ in range(depth):
+            text = json.dumps({"text": text})
+        assert value in text
+        assert value not in REDACTOR.text(text), text
+
+
+def test_what_urls_escape_hides_nothing() -> None:
+    assert REDACTOR.text("?phone=%2B48512345678&email=jan%40x.de") == "?phone=<PHONE>&email=<EMAIL>"
+    assert REDACTOR.text("/%E7%94%B5%E8%AF%9D13812345678/") == "/%E7%94%B5%E8%AF%9D<PHONE>/"
+
+
+def test_a_polish_account_without_its_country() -> None:
+    assert REDACTOR.text("konto 61 1090 1014 0000 0712 1981 2874") == "konto <IBAN>"
+    assert REDACTOR.text("konto 61 1090 1014 0000 0712 1981 2875") == "konto 61 1090 1014 0000 0712 1981 2875"
 
 
 @pytest.mark.parametrize("kind", OTHERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from random import Random
 
@@ -78,6 +79,13 @@ def test_pieces_are_as_the_whole(text: str, redactor: Redactor, data: st.DataObj
     assert out + stream.close() == redactor.text(text)
 
 
+@given(st.lists(texts, max_size=4), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_json_stays_json(lines: list[str], ascii_only: bool) -> None:
+    told = REDACTORS[0].text(json.dumps({"a": {"lines": lines}, "n": 3}, ensure_ascii=ascii_only))
+    assert len(json.loads(told)["a"]["lines"]) == len(lines)
+
+
 def long_line(seed: int, count: int) -> str:
     random = Random(seed)
     words = ["word", "and", "und", "oraz", "tel.", "order", "12", "2026-03-04"]
@@ -89,7 +97,7 @@ def long_line(seed: int, count: int) -> str:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_line_that_is_longer_than_what_is_held(seed: int) -> None:
     redactor, text = REDACTORS[seed % 4], long_line(seed, 3000)
-    stream = Stream(redactor.text, redactor._find, redactor._write, held=4096)
+    stream = Stream(redactor.text, redactor._find, redactor._part, held=4096)
     random, out, at, held = Random(seed), "", 0, 0
     whole = redactor.text(text)
     while at < len(text):
@@ -99,6 +107,15 @@ def test_a_line_that_is_longer_than_what_is_held(seed: int) -> None:
         held = max(held, len(text[:at]) - len(out))
     assert out + stream.close() == whole
     assert held < 4096 * 3
+
+
+def test_a_function_that_gives_the_text_is_asked_of_long_lines_too() -> None:
+    redactor = Redactor(custom=lambda line: line.replace("Anna", "someone"))
+    text = "Anna and a@example.com, " * 5000
+    stream = redactor.stream()
+    out = "".join(stream.feed(text[at : at + 999]) for at in range(0, len(text), 999)) + stream.close()
+    assert "Anna" not in out
+    assert out.count("someone and <EMAIL>, ") == 5000
 
 
 def test_what_is_held_is_not_more_than_a_line() -> None:

@@ -61,8 +61,8 @@ class Redactor:
     regions: Collection[str] = REGIONS
     """The countries, by two letters, whose telephone numbers are found without a country's code."""
     threshold: float = 0.5
-    """How sure a find has to be, from 0 to 1. Below 0.3, numbers of nine or ten digits are taken for an NHS number or a
-    BSN by their one check digit alone: one order number in eleven is, too."""
+    """How sure a find has to be, from 0 to 1. At 0.3 and below, nine or ten digits are taken for an NHS number or a BSN
+    by their check digit alone: one order number in eleven is, too."""
     _wanted: Wanted = field(init=False, repr=False, compare=False)
     _key: bytes = field(init=False, repr=False, compare=False)
 
@@ -122,7 +122,11 @@ class Redactor:
 
     def stream(self) -> Stream:
         """Redact a text that comes in pieces: the pieces that come out, joined, are what :meth:`text` makes of it."""
-        return Stream(self.text, self._find, self._write)
+        return Stream(self.text, self._find, self._part)
+
+    def _part(self, text: str, spans: list[Span], start: int, end: int) -> str:
+        # A function that gives back the text has not been asked: it would have moved the places.
+        return self._asked(self._write(text, spans, start, end))[0]
 
     def _text(self, text: str, context: str, secrets: list[str]) -> str:
         text, also = self._asked(text)

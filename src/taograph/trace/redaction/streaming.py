@@ -31,6 +31,14 @@ class Stream:
     """
 
     def __init__(self, whole: Callable[[str], str], find: Find, write: Write, *, held: int = HELD) -> None:
+        """Make one; ``redactor.stream()`` does.
+
+        Args:
+            whole: Redacts whole lines.
+            find: Finds what is in a part of a line, given what was found in it before.
+            write: Writes a part of a text, from a start to an end, with what was found in it.
+            held: Characters of a line that are held back.
+        """
         self._whole, self._find, self._write = whole, find, write
         self._held = held
         self._tail, self._keep = min(TAIL, held // 4), min(SEEN, held // 8)
