@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ Tao = Callable[..., Done]
 
 
 @pytest.fixture
-def tao(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Tao:
+def tao(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Tao]:
     """Call the command within this process: quick, and with no terminal anywhere."""
     from taograph.cli import main
 
@@ -37,7 +37,8 @@ def tao(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         monkeypatch.delenv(name)
     for name, value in wanted.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115 - closed with the test's process
+    nothing = open(os.devnull)  # noqa: SIM115 - closed behind the test
+    monkeypatch.setattr("sys.stdin", nothing)
 
     def call(*args: str, env: dict[str, str] | None = None) -> Done:
         for name, value in (env or {}).items():
@@ -46,4 +47,5 @@ def tao(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         out, err = capfd.readouterr()
         return Done(code, out, err)
 
-    return call
+    yield call
+    nothing.close()

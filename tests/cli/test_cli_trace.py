@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_support import Terminal
+from fake_openai_server import FakeOpenAI
 from jsonschema import Draft202012Validator
+from postgres_server import Unavailable, running
 from trace_runs import FAILS, LOOKS, SENDS, Runs, send
 
 from taograph.graphs.hybrid import create_hybrid_graph
@@ -258,3 +261,41 @@ def test_wrong_use_of_export(tao: Any, runs: Runs) -> None:
     assert done.code == 2
     assert "one of jsonl, markdown" in done.err
     assert tao("trace", "export", "last", "--all").code == 2
+
+
+# A terminal, and another database
+
+
+def test_a_terminal_has_a_run_a_line_and_long_texts_with_their_indentation(
+    tao: Any, runs: Runs, tmp_path: Path
+) -> None:
+    long = " ".join(["word"] * 40)
+    runs.record(LOOKS.model_copy(update={"content": long}), "Yes.", question=long, make=create_hybrid_graph)
+    with Terminal("trace", "list", home=tmp_path) as terminal:
+        assert terminal.wait() == 0
+        lines = terminal.text.splitlines()
+    assert len(lines) == 2
+    assert lines[1].rstrip().endswith("…")
+    assert max(map(len, lines)) <= 100
+    with Terminal("trace", "show", home=tmp_path) as terminal:
+        assert terminal.wait() == 0
+        shown = [line.rstrip() for line in terminal.text.splitlines()]
+    start = next(place for place, line in enumerate(shown) if line.startswith("  Thought 1: word"))
+    assert shown[start + 1].startswith("      word")
+    assert max(map(len, shown)) <= 100
+    assert "  Action 1: look(x=1)" in shown
+
+
+def test_traces_on_postgresql(tao: Any) -> None:
+    pytest.importorskip("psycopg_pool", reason="needs taograph[postgres]")
+    try:
+        with running() as server, FakeOpenAI(default="Yes.") as fake:
+            url = server.url()
+            done = tao("run", "q", "-m", f"{fake.url}#fake", "--trace", url, "-v")
+            assert (done.code, done.err.count("\n")) == (0, 1)
+            assert [each["answer"] for each in listed(tao, "--trace", url)] == ["Yes."]
+            for command in (("show",), ("stats",), ("verify",), ("export",), ("erase", "last", "--yes"), ("verify",)):
+                assert tao("trace", *command, "--trace", url).code == 0, command
+            assert [each["state"] for each in listed(tao, "--trace", url)] == ["erased"]
+    except Unavailable as reason:
+        pytest.skip(f"no PostgreSQL server can be started here: {reason}")
