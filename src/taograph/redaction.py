@@ -47,8 +47,18 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text: Any text.
         secrets: Values to take out besides, such as a key that was given in code.
     """
+    return without(text, {*named(), *filter(None, secrets)})
+
+
+def without(text: str, values: Iterable[str]) -> str:
+    """A text without these values, and without keys of the usual shapes.
+
+    Args:
+        text: Any text.
+        values: What is secret, such as :func:`named` gives: for many texts it is looked up once.
+    """
     # The longest first: a value that holds another would leave its rest behind.
-    for value in sorted({*named(), *filter(None, secrets)}, key=len, reverse=True):
+    for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return _ASSIGNED.sub(rf"\1{HIDDEN}", _SHAPES.sub(HIDDEN, text))
 

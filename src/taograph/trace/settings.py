@@ -7,15 +7,19 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from taograph.redaction import redact
+from taograph.redaction import named, without
 from taograph.trace.writing import OnError, TraceError
 
 log = logging.getLogger("taograph.trace")
 
 Redact = Callable[[Any], Any]
+
+# Shorter texts are sooner looked through than looked up; longer ones are not held on to. In characters.
+_SHORTEST, _REMEMBERED = 64, 20_000
 
 # What says nothing of the content: it is recorded as it is where the content is not.
 # fmt: off
@@ -30,17 +34,25 @@ _OPEN = frozenset((
 
 def hide_secrets(value: Any) -> Any:
     """A value without keys and passwords in its texts; what is recorded goes through this whatever else is set."""
+    return _hidden(value, frozenset(named()))
+
+
+def _hidden(value: Any, known: frozenset[str]) -> Any:
     match value:
         case str():
-            return redact(value)
+            return _hidden_in(value, known) if _SHORTEST <= len(value) <= _REMEMBERED else without(value, known)
         case Mapping():
-            return {hide_secrets(str(key)): hide_secrets(item) for key, item in value.items()}
+            return {_hidden(str(key), known): _hidden(item, known) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [hide_secrets(item) for item in value]
+            return [_hidden(item, known) for item in value]
         case None | bool() | int() | float():
             return value
         case _:  # as it is written
-            return redact(str(value))
+            return without(str(value), known)
+
+
+# What is said once is recorded in several places: as a reply, as a thought, in the hash of each request.
+_hidden_in = lru_cache(256)(without)
 
 
 @dataclass(frozen=True)
