@@ -280,7 +280,7 @@ def test_who_makes_spans_already_is_not_doubled(caplog: pytest.LogCaptureFixture
     provider, exporter = app_provider()
     LangChainInstrumentor().instrument(tracer_provider=provider)
     try:
-        with caplog.at_level(logging.WARNING, "taograph.trace"):
+        with caplog.at_level(logging.WARNING, "taograph.telemetry"):
             assert not telemetry.enable(provider=provider)
             assert not telemetry.enable(provider=provider)
         create_react_graph(ScriptedModel(replies=["The answer"]), []).invoke(QUESTION)

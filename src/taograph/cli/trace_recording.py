@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,7 +55,8 @@ class Recording:
         """
         found = self._configured()
         if found is None:
-            yield []
+            with _telemetry_told():
+                yield []
             return
         from taograph import trace
 
@@ -66,7 +68,8 @@ class Recording:
         logger = logging.getLogger("taograph.trace")
         logger.addHandler(heard)
         try:
-            yield made
+            with _telemetry_told():
+                yield made
             for writer in writers:
                 writer.flush()
         except trace.TraceError as error:
@@ -91,6 +94,19 @@ class Recording:
                 raise CommandError(f"the run can't be recorded: {error}") from error
             say(f"tao: this run is not recorded: {error}")
             return None
+
+
+@contextmanager
+def _telemetry_told() -> Iterator[None]:
+    """Afterwards, what waits to be sent to OpenTelemetry is sent, and what went wrong with that is said."""
+    try:
+        yield
+    finally:
+        telemetry = sys.modules.get("taograph.trace.telemetry")  # loaded by the graph, where it is asked for
+        if telemetry is not None:
+            telemetry.disable()
+            for text in telemetry.problems():
+                say(f"tao: {clean(text)}")
 
 
 class _Heard(logging.Handler):

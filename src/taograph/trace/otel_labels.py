@@ -22,7 +22,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from langchain_core.tracers.langchain import LangChainTracer
 
-log = logging.getLogger("taograph.trace")
+log = logging.getLogger("taograph.telemetry")
 
 _EXIT_SECONDS = 3.0
 

@@ -15,8 +15,8 @@ has the older names (``gen_ai.prompt``, ``gen_ai.completion``), takes the provid
 ``LANGSMITH_…`` variable and the git revision to each span, and sends to LangSmith's servers where no endpoint is set.
 The price are five small packages, 1.5 MB, besides the OTLP exporter that both need. They are released every few weeks.
 
-What goes wrong is logged once, as a warning of ``taograph.trace``, and no run fails or waits for it: spans stand in a
-bounded queue (``OTEL_BSP_MAX_QUEUE_SIZE``), a thread sends them, and where that fails they are dropped.
+What goes wrong is logged once, as a warning of ``taograph.telemetry``, and no run fails or waits for it: spans stand in
+a bounded queue (``OTEL_BSP_MAX_QUEUE_SIZE``), a thread sends them, and where that fails they are dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from taograph.trace.otel_spans import CleaningExporter
 
-log = logging.getLogger("taograph.trace")
+log = logging.getLogger("taograph.telemetry")
 
 SWITCH, FEEDBACK = "TAOGRAPH_OTEL", "TAOGRAPH_LANGSMITH_FEEDBACK"
 _OFF = ("", "0", "no", "off", "none", "false")
@@ -76,7 +76,7 @@ class _State:
 
 
 _state = _State()
-_said: set[str] = set()
+_said: dict[str, None] = {}
 _lock = threading.RLock()
 
 
@@ -169,6 +169,11 @@ def flush() -> None:
     own = _state.own
     if own is not None:
         own.provider.force_flush()
+
+
+def problems() -> list[str]:
+    """What went wrong so far, each once, for a program that does not show what is logged."""
+    return list(_said)
 
 
 def disable() -> None:
@@ -275,13 +280,17 @@ def _enable_langsmith(settings: Settings) -> None:
 class _Once(logging.Filter):
     """LangSmith's client says with every batch that it can't be sent: once is enough."""
 
+    said = False
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is said."""
         if record.levelno < logging.WARNING or not str(record.msg).startswith("Failed to"):
             return True
-        fresh = "langsmith" not in _said
-        _said.add("langsmith")
-        return fresh
+        if self.said:
+            return False
+        self.said = True
+        _said[redact(record.getMessage())[:300]] = None
+        return True
 
 
 _once = _Once()
@@ -299,7 +308,7 @@ def _is_set(*names: str) -> bool:
 
 def _warn(text: str) -> None:
     if text not in _said:
-        _said.add(text)
+        _said[text] = None
         log.warning("%s", text)
 
 
