@@ -73,13 +73,12 @@ def origin() -> Origin | None:
     return _making.get()
 
 
-def setup_of(agent: Agent, bound: Bound, context: Mapping[str, Any]) -> dict[str, Any]:
+def setup_of(agent: Agent, bound: Bound) -> dict[str, Any]:
     """What a graph like this one is made of, as values that can be recorded.
 
     Args:
         agent: Its parts.
         bound: The model of the run.
-        context: What the run's context sets in its place.
 
     Returns:
         The parts. ``missing`` has the names of those that are no values: functions, graphs, models of other parts.
@@ -99,7 +98,6 @@ def setup_of(agent: Agent, bound: Bound, context: Mapping[str, Any]) -> dict[str
         "strategy": None if made is None else made.strategy,
         "options": {key: value for key, value in options.items() if value is not _NONE},
         "missing": missing,
-        "context": dict(context),
         "limits": agent.limits.to_dict(),
         "system_prompt": agent.system_prompt,
         "protocol": "text" if bound.protocol == "text" else agent.protocol,

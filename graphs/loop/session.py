@@ -171,10 +171,7 @@ class Session:
 
     def setup(self) -> dict[str, Any]:
         """What the run is made of, for its record."""
-        context = dict(self.run["limits"])
-        if self.prompt != self.agent.system_prompt:
-            context["system_prompt"] = self.prompt
-        return setup_of(self.agent, self.bound, context)
+        return setup_of(self.agent, self.bound)
 
     @property
     def seconds(self) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from taograph.graphs.loop.context import read_context
 from taograph.graphs.loop.events import utc_now
 from taograph.graphs.loop.internals import runtime_of
 
@@ -31,6 +32,10 @@ class Teller:
         told = getattr(callbacks, "handlers", callbacks) or ()
         # Handlers that want to know what callbacks do not tell: LangChain's own custom events have to be awaited.
         self._listeners = [handler for handler in told if hasattr(handler, "on_step_event")]
+        listening = [handler for handler in self._listeners if hasattr(handler, "on_context")]
+        context = read_context(runtime_of(config).context) if listening else {}
+        for handler in listening if context else ():
+            handler.on_context(context, self._node)
         self._tell_place()
 
     def turn(self, step: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langgraph.types import Command
 from pydantic import BaseModel
@@ -16,9 +17,12 @@ from taograph import Context, Limits, checkpoints, create_react_graph, tool, tra
 from taograph.cancel import Cancellation
 from taograph.models import ScriptedModel, call
 from taograph.tools.person import ask_person
+from taograph.trace import open_store
 from taograph.trace.reading import NotFoundError
 from taograph.trace.redaction import Redactor
-from taograph.trace.replaying import CannotReplayError, replay
+from taograph.trace.replaying import CannotReplayError, areplay, replay
+
+ORIGINAL = BaseChatModel._generate_with_cache
 
 
 @pytest.fixture
@@ -278,6 +282,57 @@ def test_settings_of_the_run_itself(records: Records) -> None:
     graph = records.loop(asks(1), asks(2), "So far: two.", system_prompt="Be slow.")
     assert graph.invoke(QUESTION, context=context)["stop"]["reason"] == "step_limit"
     records.same()
+
+
+def test_a_run_that_went_on_with_a_higher_limit(records: Records) -> None:
+    graph = records.loop(asks(1), "So far: one.", asks(2), "Two.", checkpointer=in_memory(), limits=Limits(steps=1))
+    assert graph.invoke(QUESTION, on_thread())["stop"]["reason"] == "step_limit"
+    assert graph.invoke({"messages": []}, on_thread(), context=Context(steps=5))["answer"] == "Two."
+    found = records.same()
+    assert (found.answer, found.recorded) == ("Two.", 4)
+
+
+def test_an_earlier_run_on_the_thread_that_can_not_be_replayed(records: Records) -> None:
+    saver = in_memory()
+
+    def holds(answer: str, trajectory: Any) -> bool:
+        return True
+
+    records.loop("One.", verify=holds, checkpointer=saver).invoke(QUESTION, on_thread())
+    records.loop("Two.", checkpointer=saver).invoke({"messages": [("user", "And then?")]}, on_thread())
+    found = records.replay()
+    assert found.uncovered is not None
+    assert found.uncovered.why == "a message of the user was sent, and is not now: 'What is there?'"
+    assert "an earlier run on the thread cannot be replayed, so what it left there is missing" in found.notes
+
+
+def test_several_replays_at_a_time(records: Records) -> None:
+    import asyncio
+
+    for number in range(4):
+        records.loop(asks(number), f"It is {number}.").invoke(QUESTION)
+    called = list(records.world.calls)
+
+    async def all_of_them() -> list[str]:
+        with records.store() as store:
+            runs = [kept.run for kept in store.traces()]
+            return [
+                found.answer for found in await asyncio.gather(*(areplay(store, run) for run in runs)) if found.same
+            ]
+
+    assert asyncio.run(all_of_them()) == [f"It is {number}." for number in range(4)]
+    assert records.world.calls == called
+    assert BaseChatModel._generate_with_cache is ORIGINAL, "LangChain is as it was"
+
+
+def test_from_any_store(url: str, world: World) -> None:
+    graph = trace.record(create_react_graph(says(asks(1), "One."), [world.look]), to=url)
+    graph.invoke(QUESTION)
+    for writer in trace._writers.values():
+        writer.flush()
+    store = open_store(url, read_only=True)
+    assert replay(store, "last").same
+    store.close()
 
 
 class Died(BaseException):

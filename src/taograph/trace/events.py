@@ -73,6 +73,7 @@ FIELDS: dict[EventType, dict[str, str]] = {
         "resumes": "whether the call goes on with a run that was stored",
         "given": "the input, but for the answers that a run goes on with",
         "resume": "those answers",
+        "context": "limits, prompt and the like that this call set with its context",
         "setup": "what the graph is made of, where it tells it: strategy, prompt, tools and their schemas",
     },
     "model_asked": {

@@ -148,6 +148,12 @@ class Recorder(GraphCallbackHandler):
         if not place.path:
             place.trace.run = run
 
+    def on_context(self, context: Mapping[str, Any], parent_run_id: UUID | None) -> None:
+        """What this call of the graph sets of its run's limits and the like."""
+        place = self._places.get(parent_run_id) if parent_run_id else None
+        if place is not None and place.trace.start is not None:
+            place.trace.start["context"] = dict(context)
+
     def on_setup(self, setup: Mapping[str, Any], parent_run_id: UUID | None) -> None:
         """What a run is made of; of sub-runs it follows from that."""
         place = self._places.get(parent_run_id) if parent_run_id else None

@@ -185,9 +185,10 @@ def _replaying(
     """Yields the player, then the calls of the graph; is sent what came of them."""
     otherwise = read_changes(list(changes))
     recorded = read(store, find(runs(store), run) if isinstance(run, str) else run)
-    player = Player([*recorded.before, *recorded.phases], otherwise, changed=len(recorded.before))
     saver, notes = InMemorySaver(), list[str]()
     made = _graphs(recorded, graph, otherwise, saver, notes)
+    before = len(made) - len(recorded.phases)
+    player = Player([phase for phase, _ in made], otherwise, changed=before)
     yield player
     result: Any = None
     for number, (phase, (prepared_graph, context)) in enumerate(made):
@@ -196,7 +197,7 @@ def _replaying(
             break
         if isinstance(result, Exception) and not isinstance(result, RecordEndsError) and phase.status != "failed":
             break
-    done = player.memories[len(recorded.before) :]
+    done = player.memories[before:]
     if not done and player.uncovered is not None:
         raise CannotReplayError(
             f"run {recorded.id} goes on with a thread whose earlier runs cannot be replayed: {player.uncovered.why}"
@@ -227,12 +228,12 @@ def _graphs(
 ) -> list[tuple[Phase, tuple[Runnable[Any, Any], dict[str, Any] | None]]]:
     """The calls of the graph, each with it and the context of its run."""
     found: list[tuple[Phase, tuple[Runnable[Any, Any], dict[str, Any] | None]]] = []
-    of_run: dict[str, tuple[Runnable[Any, Any], dict[str, Any] | None]] = {}
+    of_run: dict[str, Runnable[Any, Any]] = {}
     meant = {phase.run for phase in recorded.phases}
     phases = [*recorded.before, *recorded.phases]
     for phase in phases:
+        own = changes if phase.run in meant else ()
         if phase.run not in of_run:
-            own = changes if phase.run in meant else ()
             try:
                 calls = [one for one in phases if one.run == phase.run]
                 made = rebuilt(calls, own, notes) if graph is None else given(graph, phase)
@@ -241,8 +242,8 @@ def _graphs(
                     raise
                 notes.append("an earlier run on the thread cannot be replayed, so what it left there is missing")
                 continue
-            of_run[phase.run] = prepared(made, saver), context_for(made, phase, own)
-        found.append((phase, of_run[phase.run]))
+            of_run[phase.run] = prepared(made, saver)
+        found.append((phase, (of_run[phase.run], context_for(of_run[phase.run], phase, own))))
     return found
 
 

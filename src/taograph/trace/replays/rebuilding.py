@@ -186,8 +186,8 @@ def context_for(graph: Runnable[Any, Any], phase: Phase, changes: Sequence[Chang
                 f"{wanted[0]}: of a graph that is not taograph's, only observations and replies can change"
             )
         return None
-    setup = phase.start.get("setup")
-    context = dict(setup.get("context") or {}) if isinstance(setup, Mapping) else {}
+    # The name of a model would be looked up; the recorded one has a stand-in.
+    context = {name: value for name, value in (phase.start.get("context") or {}).items() if name != "model"}
     for change in wanted:
         if change.kind == "context" or change.name in _IN_CONTEXT:
             context[change.name] = change.value

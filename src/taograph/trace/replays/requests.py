@@ -16,12 +16,13 @@ def difference_of(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     old, new = list(recorded["new"]), list(asked["new"])
     place = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     there, here = old[place:], new[place:]
-    if there and here and there[0]["type"] == here[0]["type"]:
+    gone, come = bool(there) and there[0] not in here, bool(here) and here[0] not in there
+    if gone and come and there[0]["type"] == here[0]["type"]:
         same = _shared(_text(here[0]), _text(there[0]))
         return f"{_whose(here[0])} is {_said(here[0], same)}, and was {_said(there[0], same)}"
-    if here and here[0] not in there:
+    if come:
         return f"{_whose(here[0])} was not sent: {_said(here[0])}"
-    if there:
+    if gone:
         return f"{_whose(there[0])} was sent, and is not now: {_said(there[0])}"
     if recorded["messages"] != asked["messages"]:
         return f"it has {asked['messages']} messages, and had {recorded['messages']}"
