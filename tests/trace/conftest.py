@@ -73,8 +73,13 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def writers() -> Iterator[None]:
-    """No writer outlives its test."""
+    """No writer outlives its test, nor one of another folder's into it."""
+    _close_writers()
     yield
+    _close_writers()
+
+
+def _close_writers() -> None:
     for writer in trace._writers.values():
         writer.close()
     trace._writers.clear()

@@ -54,7 +54,7 @@ class Report:
     Attributes:
         faults: The first fault of each trace, and of the log.
         notices: What is worth knowing besides.
-        traces: Traces that were looked at.
+        traces: Traces that are there: what was purged is not.
         events: Events of them.
         records: Records of the log.
         head: The log's last hash: note it elsewhere, and give it the next time.
@@ -140,7 +140,19 @@ class _Verification:
                 self._faults.append(fault)
         if self._signed and self._sealer.key is None:
             self._notices.append(Notice("", "it is signed, and the signatures were not looked at: no key was given"))
-        return Report(tuple(self._faults), tuple(self._notices), len(names), self._events, self._records, self._head)
+        purged = sum(known.is_purged for known in self._known.values())
+        erased = sum(known.is_erased and not known.is_purged for known in self._known.values())
+        gone = [f"{number} {what}" for number, what in ((purged, "purged"), (erased, "erased")) if number]
+        if gone:
+            self._notices.append(Notice("", f"traces: {', '.join(gone)}; the log says when"))
+        return Report(
+            tuple(self._faults),
+            tuple(self._notices),
+            len(names) - purged,
+            self._events,
+            self._records,
+            self._head,
+        )
 
     def _log(self) -> None:
         """Look at the log, and learn what it says of each trace, up to where it can't be relied on."""
