@@ -74,6 +74,18 @@ def test_what_was_changed_is_named(
     assert "The record is not as it was written." in told.out
 
 
+def test_a_record_that_was_changed_is_shown_all_the_same(tao: Any, runs: Runs, tmp_path: Path) -> None:
+    runs.record(LOOKS, "It is 1.")
+    change(tmp_path, "UPDATE taograph_trace_events SET content = replace(content, '\"steps\": 15', '\"steps\": \"many\"')")
+    change(tmp_path, "UPDATE taograph_trace_events SET content = '{' WHERE type = 'thought'")
+    shown = tao("trace", "show")
+    assert shown.code == 0, shown.err
+    assert "Thought: (can't be read any more)" in shown.out
+    assert tao("trace", "export", "--format", "markdown").code == 0
+    assert tao("trace", "export").code == 0
+    assert tao("trace", "verify").code == 3
+
+
 def test_a_head_that_was_noted_finds_that_the_end_is_gone(tao: Any, runs: Runs, tmp_path: Path) -> None:
     runs.record("One.")
     runs.record("Two.")

@@ -9,8 +9,11 @@ import pytest
 from trace_support import NOON, draft, whole, write
 
 from taograph.trace import Draft, Entry, Sealer, Store
+from taograph.trace.aligning import align
+from taograph.trace.events import FIELDS
 from taograph.trace.reading import NotFoundError, entries, find, runs, summarize, text_of
 from taograph.trace.showing import lines
+from taograph.trace.stats import collect
 
 
 def sealed(*told: tuple[str, dict[str, Any]]) -> list[Entry]:
@@ -231,6 +234,22 @@ def test_a_reply_is_told_only_where_nothing_else_tells_it() -> None:
 )
 def test_values_as_texts(value: Any, text: str) -> None:
     assert text_of(value) == text
+
+
+@pytest.mark.parametrize("wrong", [None, "x", 3, [], {}, [None, 3], {"a": {}}])
+def test_a_record_that_was_changed_is_read_all_the_same(wrong: Any) -> None:
+    """What is no event as it was written is for `verify` to find; to look at it must work."""
+    for kind, fields in FIELDS.items():
+        for field in (*fields, "path", "step", "run", "at"):
+            (event,) = sealed((kind, {**dict.fromkeys(fields, "x"), field: wrong}))
+            assert summarize([event]).events == 1
+            assert all(isinstance(line.text, str) for line in lines([event], verbose=True)), (kind, field)
+            assert collect([[event]]).runs == 1
+            assert align([event], [event]).first is None
+    for content in ({"unreadable": "…"}, {}):
+        (event,) = sealed(("answer", content))
+        assert summarize([event]).events == 1
+        assert list(lines([event]))
 
 
 def test_events_of_later_versions_are_passed_over(store: Store) -> None:

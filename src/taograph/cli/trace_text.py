@@ -115,8 +115,8 @@ def _head(run: Run, summary: Summary, events: Sequence[Entry]) -> Iterator[tuple
         yield "Model", ", ".join(one_line(name, 200) for name in summary.models)
     start = next((event.content for event in events if event.type == "run_started" and event.content), {})
     limits: Any = start.get("limits")
-    if isinstance(limits, Mapping):
-        yield "Limits", limits_line(limits)
+    if isinstance(limits, Mapping):  # numbers, in a record that nobody changed
+        yield "Limits", limits_line({name: value for name, value in limits.items() if isinstance(value, int | float)})
 
 
 def _stop(summary: Summary) -> str:

@@ -96,7 +96,7 @@ def _facts(run: Run, summary: Summary, events: list[Entry]) -> Iterator[str]:
         "Thread": run.thread or "",
         "User": run.user or "",
         "Model": ", ".join(summary.models),
-        "Tools": ", ".join(map(text_of, start.get("tools") or ())),
+        "Tools": text_of(start.get("tools")).replace("\n", ", "),
         "Limits": ", ".join(f"{name} {value}" for name, value in limits.items() if value is not None),
         "Steps": f"{summary.steps}",
         "Calls": f"{spent['model_calls']} of models, {spent['tool_calls']} of tools",

@@ -193,8 +193,8 @@ def summarize(events: Iterable[Entry]) -> Summary:
     known = results = 0
     for event in events:
         made.events += 1
+        known += event.content is not None
         if event.content is not None and "unreadable" not in event.content:
-            known += 1
             _count(made, event.type, event.content)
             # The end of a trace says how many calls were made; where there is none, their results do.
             results = 0 if event.type == "run_ended" else results + (event.type == "observation")
@@ -207,7 +207,7 @@ def summarize(events: Iterable[Entry]) -> Summary:
 def _count(made: Summary, kind: str, told: Mapping[str, Any]) -> None:
     outermost = not told.get("path")
     if outermost:
-        made.steps = max(made.steps, int(told.get("step") or 0))
+        made.steps = max(made.steps, step_of(told))
         _tell_outermost(made, kind, told)
     match kind:
         case "model_asked":
@@ -217,7 +217,7 @@ def _count(made: Summary, kind: str, told: Mapping[str, Any]) -> None:
         case "model_replied":
             made.spent["model_calls"] += 1
             for name in ("input_tokens", "output_tokens", "cached_tokens", "cost"):
-                made.spent[name] += told.get(name) or 0
+                made.spent[name] += number_in(told, name)
         case "model_failed":
             made.spent["model_calls"] += 1
             made.failures[str(told.get("error"))] += 1
@@ -226,7 +226,7 @@ def _count(made: Summary, kind: str, told: Mapping[str, Any]) -> None:
         case "observation":
             made.tools[str(told.get("tool"))] += 1
         case "gap":
-            made.lost += int(told.get("lost") or 0)
+            made.lost += int(number_in(told, "lost"))
 
 
 def _tell_outermost(made: Summary, kind: str, told: Mapping[str, Any]) -> None:
@@ -239,8 +239,8 @@ def _tell_outermost(made: Summary, kind: str, told: Mapping[str, Any]) -> None:
         case "answer":
             made.answer = text_of(told.get("text"))
         case "run_ended":
-            made.spent["seconds"] += told.get("seconds") or 0
-            made.spent["tool_calls"] += told.get("tool_calls") or 0
+            made.spent["seconds"] += number_in(told, "seconds")
+            made.spent["tool_calls"] += number_in(told, "tool_calls")
             made.state = _state(str(told.get("status")), made)
             if made.state == "failed":
                 made.reason, made.detail = str(told.get("error") or ""), text_of(told.get("text"))
@@ -261,6 +261,17 @@ def _asked(new: Any) -> str:
     given = [each for each in new if isinstance(each, Mapping)] if isinstance(new, list) else []
     people = [text_of(each.get("content")) for each in given if each.get("type") == "human"]
     return people[-1] if people else ""
+
+
+def number_in(told: Mapping[str, Any], name: str) -> float:
+    """A number of an event; 0 where there is none, as in a record that was changed."""
+    value = told.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+
+
+def step_of(told: Mapping[str, Any]) -> int:
+    """The turn of an event; 0 before the first."""
+    return int(number_in(told, "step"))
 
 
 def text_of(value: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taograph.trace.chain import Entry
-from taograph.trace.reading import text_of
+from taograph.trace.reading import number_in, step_of, text_of
 
 _Told = Mapping[str, Any]
 _Said = Iterator[tuple[str, str]]
@@ -58,7 +58,7 @@ def _nest(events: Iterable[Entry]) -> _Block:
     latest: list[_Block] = [root]
     for event in events:
         told = event.content or {}
-        path = tuple(map(str, told.get("path") or ()))
+        path = _path(told)
         if not path:  # the outermost graph is one block, whatever its run was called before that was known
             block = root
         else:
@@ -130,7 +130,7 @@ class _Teller:
     def model_asked(self, told: _Told, names: _Names) -> _Said:
         """The question, where nothing else tells it; what else is sent, where that is wanted."""
         at, new = _at(told), told.get("new")
-        for message in new if isinstance(new, list) else ():
+        for message in _list(new):
             if not isinstance(message, Mapping):
                 continue
             text, kind = text_of(message.get("content")), text_of(message.get("type"))
@@ -140,8 +140,8 @@ class _Teller:
             elif self._verbose:
                 yield f"Sent{at} ({kind})", text
         if self._verbose:
-            sent = f"messages {told.get('messages')}, characters {told.get('chars'):,}"
-            yield f"Model{at}", f"{told.get('model') or 'unnamed'}; {sent}, tools {len(told.get('tools') or ())}"
+            sent = f"messages {told.get('messages')}, characters {number_in(told, 'chars'):,}"
+            yield f"Model{at}", f"{told.get('model') or 'unnamed'}; {sent}, tools {len(_list(told.get('tools')))}"
 
     def model_replied(self, told: _Told, names: _Names) -> _Said:
         """The reply, where no other event tells it."""
@@ -149,9 +149,9 @@ class _Teller:
         if isinstance(message, Mapping) and names.is_only_here(message, told):
             yield f"Reply{_at(told)}", _reply(message)
         if self._verbose:
-            tokens = f"{told.get('input_tokens'):,} tokens in, {told.get('output_tokens'):,} out"
-            cost = f", ${told['cost']:.6f}" if told.get("cost") else ""
-            yield f"Model{_at(told)}", f"replied after {told.get('seconds') or 0:.2f} s; {tokens}{cost}"
+            tokens = f"{number_in(told, 'input_tokens'):,} tokens in, {number_in(told, 'output_tokens'):,} out"
+            cost = f", ${number_in(told, 'cost'):.6f}" if told.get("cost") else ""
+            yield f"Model{_at(told)}", f"replied after {number_in(told, 'seconds'):.2f} s; {tokens}{cost}"
 
     def model_failed(self, told: _Told, names: _Names) -> _Said:
         """What the provider said."""
@@ -163,7 +163,7 @@ class _Teller:
 
     def action(self, told: _Told, names: _Names) -> _Said:
         """The call; once: it is told again when a person has answered."""
-        key = told.get("run"), tuple(told.get("path") or ()), told.get("step"), told.get("id")
+        key = str(told.get("run")), _path(told), step_of(told), str(told.get("id"))
         if key not in self._told:
             self._told.add(key)
             yield f"Action {names.call(told)}", call(told)
@@ -269,7 +269,7 @@ class _Names:
         for event in block.items:
             if isinstance(event, _Block) or event.content is None:
                 continue
-            told, step = event.content, int(event.content.get("step") or 0)
+            told, step = event.content, step_of(event.content)
             if event.type in ("action", "observation"):
                 calls = self._calls.setdefault(step, [])
                 if told.get("id") not in calls:
@@ -281,7 +281,7 @@ class _Names:
 
     def call(self, told: _Told) -> str:
         """The number of a call."""
-        step = int(told.get("step") or 0)
+        step = step_of(told)
         calls = self._calls.get(step, [])
         if len(calls) < 2 or told.get("id") not in calls:
             return f"{step}"
@@ -292,7 +292,7 @@ class _Names:
         text = _reply(message).strip()
         if not text or message.get("tool_calls"):
             return False
-        return text not in self._texts and int(told.get("step") or 0) not in self._plans
+        return text not in self._texts and step_of(told) not in self._plans
 
 
 def _reply(message: _Told) -> str:
@@ -306,8 +306,16 @@ def _letter(place: int) -> str:
     return chr(ord("a") + place) if place < 26 else f".{place + 1}"
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _path(told: _Told) -> tuple[str, ...]:
+    return tuple(map(str, _list(told.get("path"))))
+
+
 def _at(told: _Told) -> str:
-    return f" {told['step']}" if told.get("step") else ""
+    return f" {step_of(told)}" if step_of(told) else ""
 
 
 def call(told: Mapping[str, Any]) -> str:
@@ -333,7 +341,7 @@ def _because(told: Mapping[str, Any]) -> str:
 
 def _parts(plan: Any) -> Iterator[str]:
     """The parts of a plan, one a line; strategies name their fields as they like."""
-    for number, part in enumerate(plan if isinstance(plan, list) else (), 1):
+    for number, part in enumerate(_list(plan), 1):
         if not isinstance(part, Mapping):
             yield f"{number}. {text_of(part)}"
             continue

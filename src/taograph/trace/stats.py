@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taograph.trace.chain import Entry
-from taograph.trace.reading import Summary, summarize
+from taograph.trace.reading import Summary, number_in, summarize
 
 _TOKENS = ("input_tokens", "output_tokens", "cached_tokens")
 
@@ -83,12 +83,12 @@ class Stats:
                 continue
             if event.type == "model_replied":
                 self.models[str(told.get("model") or "unnamed")] += 1
-                self.model_seconds.append(float(told.get("seconds") or 0.0))
+                self.model_seconds.append(number_in(told, "seconds"))
             elif event.type == "observation":
                 tool = self.tools.setdefault(str(told.get("tool")), Tool())
                 tool.calls += 1
                 tool.errors += told.get("status") == "error"
-                tool.seconds.append(float(told.get("seconds") or 0.0))
+                tool.seconds.append(number_in(told, "seconds"))
 
     def _add_summary(self, summary: Summary) -> None:
         self.states[summary.state] += 1
