@@ -76,7 +76,8 @@ def test_what_was_changed_is_named(
 
 def test_a_record_that_was_changed_is_shown_all_the_same(tao: Any, runs: Runs, tmp_path: Path) -> None:
     runs.record(LOOKS, "It is 1.")
-    change(tmp_path, "UPDATE taograph_trace_events SET content = replace(content, '\"steps\": 15', '\"steps\": \"many\"')")
+    many = """replace(content, '"steps": 15', '"steps": "many"')"""
+    change(tmp_path, f"UPDATE taograph_trace_events SET content = {many}")
     change(tmp_path, "UPDATE taograph_trace_events SET content = '{' WHERE type = 'thought'")
     shown = tao("trace", "show")
     assert shown.code == 0, shown.err
