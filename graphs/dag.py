@@ -21,23 +21,17 @@ from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
 from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
-from taograph.graphs.loop.state import ActInput, Input, Output, State
+from taograph.graphs.loop.state import ActInput, Input, Output
 from taograph.graphs.loop.trajectory import feedback, instructed
 from taograph.graphs.loop.waves import once_more, sends, wave
 from taograph.graphs.parts.chain_of_thought import as_answer, thought_and_answer
 from taograph.graphs.parts.joining import JOIN_AGAIN, Joined, join_request, read_join, tasks_request
-from taograph.graphs.parts.planned import Plan, call_ids, parameters_of, plan_of, results_of, trusted_of
+from taograph.graphs.parts.planned import Plan, PlannedState, call_ids, parameters_of, plan_of, results_of, trusted_of
 from taograph.graphs.parts.references import TASK
 from taograph.graphs.parts.tasks import JOIN
 from taograph.graphs.protocols.native import text_of
 from taograph.served import served
 from taograph.tools.catalog import default_tools
-
-
-class DagState(State):
-    """The channels, with the plan."""
-
-    plan: Plan
 
 
 @a_strategy
@@ -70,7 +64,7 @@ def create_dag_graph(
         raise ValueError(f"a tool is named {JOIN!r}, which is how a plan ends: rename it")
     parameters, trusted = parameters_of(agent.tools), trusted_of(agent.tools)
 
-    def plan(here: Stage, state: DagState) -> Steps[dict[str, Any]]:
+    def plan(here: Stage, state: PlannedState) -> Steps[dict[str, Any]]:
         before = plan_of(state.get("plan"), here.session.run["turn"])
         if here.goes_on and before["round"]:
             return {"plan": once_more(here, before, here.history)}
@@ -87,11 +81,11 @@ def create_dag_graph(
         tasks = [*before["tasks"], *made.tasks]
         return {"plan": Plan(turn=before["turn"], round=rounds, tasks=tasks), "stop": made.stop}
 
-    def work(here: Stage, state: DagState) -> Steps[dict[str, Any]]:
+    def work(here: Stage, state: PlannedState) -> Steps[dict[str, Any]]:
         yield from wave(here, state["plan"], TASK, parameters)
         return {}
 
-    def join(here: Stage, state: DagState) -> Steps[dict[str, Any]]:
+    def join(here: Stage, state: PlannedState) -> Steps[dict[str, Any]]:
         text = here.session.bound.protocol == "text"
         tasks, may_replan = state["plan"]["tasks"], state["plan"]["round"] <= replans
         results = results_of(tasks, here.history)
@@ -117,12 +111,12 @@ def create_dag_graph(
         here.session.messages.append(feedback(found.text, found.kind))
         return {}
 
-    def ended(state: DagState) -> Literal["finish", "__end__"] | None:
+    def ended(state: PlannedState) -> Literal["finish", "__end__"] | None:
         if state.get("stop") is None:
             return None
         return "__end__" if state["run"]["done"] else "finish"
 
-    def route(state: DagState) -> Literal["work", "join", "finish", "__end__"] | list[Send]:
+    def route(state: PlannedState) -> Literal["work", "join", "finish", "__end__"] | list[Send]:
         end = ended(state)
         if end is not None:
             return end
@@ -132,11 +126,11 @@ def create_dag_graph(
         sent = call_ids(state["messages"])
         return "join" if all(task["call"] in sent for task in state["plan"]["tasks"]) else "work"
 
-    def decided(state: DagState) -> Literal["plan", "finish", "__end__"]:
+    def decided(state: PlannedState) -> Literal["plan", "finish", "__end__"]:
         return ended(state) or "plan"
 
     builder = (
-        StateGraph(DagState, context_schema=context_of(options), input_schema=Input, output_schema=Output)
+        StateGraph(PlannedState, context_schema=context_of(options), input_schema=Input, output_schema=Output)
         .add_node("plan", node("plan", stage(agent, plan)))
         .add_node("work", node("work", stage(agent, work)))
         .add_node("act", node("act", act(agent)), input_schema=ActInput)

@@ -21,7 +21,7 @@ from taograph.graphs.loop.internals import node, router
 from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compiled, context_of
 from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
-from taograph.graphs.loop.state import ActInput, Input, Output, State
+from taograph.graphs.loop.state import ActInput, Input, Output
 from taograph.graphs.loop.subruns import Branch, branch
 from taograph.graphs.loop.trajectory import feedback, feedback_kind, instructed
 from taograph.graphs.loop.waves import once_more, sends, wave
@@ -36,7 +36,7 @@ from taograph.graphs.parts.evidence import (
     plan_request,
     solve_request,
 )
-from taograph.graphs.parts.planned import Plan, parameters_of, plan_of, results_of, trusted_of
+from taograph.graphs.parts.planned import PlannedState, parameters_of, plan_of, results_of, trusted_of
 from taograph.graphs.parts.references import EVIDENCE
 from taograph.graphs.protocols.native import text_of
 from taograph.served import served
@@ -45,12 +45,6 @@ from taograph.tools.outcome import ToolRun, failed, succeeded
 from taograph.tools.policy import ToolPolicy
 
 _WORKER = ToolPolicy(effects="none", max_chars=None)
-
-
-class RewooState(State):
-    """The channels, with the plan."""
-
-    plan: Plan
 
 
 @a_strategy
@@ -89,7 +83,7 @@ def create_rewoo_graph(
     parameters = {**parameters_of(agent.tools), **dict.fromkeys(apart, LLM_PARAMETERS)}
     form, trusted = plan_form(), trusted_of(agent.tools) | apart
 
-    def plan(here: Stage, state: RewooState) -> Steps[dict[str, Any]]:
+    def plan(here: Stage, state: PlannedState) -> Steps[dict[str, Any]]:
         before = plan_of(state.get("plan"), here.session.run["turn"])
         if here.goes_on and before["round"]:
             return {"plan": once_more(here, before, here.history)}
@@ -103,7 +97,7 @@ def create_rewoo_graph(
             steps = yield from here.ask_form(request, form)
         return {"plan": linked_plan(steps, before, here.history, parameters)}
 
-    def work(here: Stage, state: RewooState) -> Steps[dict[str, Any]]:
+    def work(here: Stage, state: PlannedState) -> Steps[dict[str, Any]]:
         yield from wave(here, state["plan"], EVIDENCE, parameters, apart=apart)
         return {}
 
@@ -112,7 +106,7 @@ def create_rewoo_graph(
         done = yield from told(here.session.teller, call, replied(here, call, task["refused"]))
         return {"messages": [done.message]}
 
-    def solve(here: Stage, state: RewooState) -> Steps[dict[str, Any]]:
+    def solve(here: Stage, state: PlannedState) -> Steps[dict[str, Any]]:
         tasks = state["plan"]["tasks"]
         request = solve_request(here.question, tasks, results_of(tasks, here.history), trusted)
         bound = here.session.bound if other is None else other.bound(None)
@@ -129,12 +123,12 @@ def create_rewoo_graph(
         here.session.messages.append(feedback(found.text, found.kind))
         return {}
 
-    def planned(state: RewooState) -> Literal["work", "finish", "__end__"]:
+    def planned(state: PlannedState) -> Literal["work", "finish", "__end__"]:
         if state.get("stop") is None:
             return "work"
         return "__end__" if state["run"]["done"] else "finish"
 
-    def route(state: RewooState) -> Literal["plan", "work", "solve", "finish", "__end__"] | list[Send]:
+    def route(state: PlannedState) -> Literal["plan", "work", "solve", "finish", "__end__"] | list[Send]:
         if state.get("stop") is not None:
             return "__end__" if state["run"]["done"] else "finish"
         waiting = sends(state, apart, "think")
@@ -144,7 +138,7 @@ def create_rewoo_graph(
         return "plan" if feedback_kind(state["messages"][-1]) == "required_tool" else "solve"
 
     builder = (
-        StateGraph(RewooState, context_schema=context_of(options), input_schema=Input, output_schema=Output)
+        StateGraph(PlannedState, context_schema=context_of(options), input_schema=Input, output_schema=Output)
         .add_node("plan", node("plan", stage(agent, plan)))
         .add_node("work", node("work", stage(agent, work)))
         .add_node("act", node("act", act(agent)), input_schema=ActInput)

@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
 from taograph.graphs.loop.approving import without_note
+from taograph.graphs.loop.state import State
 from taograph.graphs.parts.call_arguments import ArgumentsError, read_call
 from taograph.graphs.parts.references import Sign, filled_in, is_reference, references
 from taograph.graphs.protocols.acceptable import safe_name, storable
@@ -70,6 +71,12 @@ class Plan(TypedDict):
     turn: str
     round: int
     tasks: list[Planned]
+
+
+class PlannedState(State):
+    """The channels of a strategy that plans calls: the loop's, with the plan."""
+
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
