@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from taograph.models import ScriptedModel, call
 from taograph.trace import Entry, Store, open_store
 from taograph.trace.verifying import verify
 
+THREAD: dict[str, Any] = {"configurable": {"thread_id": "t"}, "metadata": {"user_id": "u"}}
 QUESTION: dict[str, Any] = {"messages": [("user", "What is in a and b?")]}
 
 
@@ -128,3 +130,20 @@ def told(entries: list[Entry]) -> list[str]:
 def of_type(entries: list[Entry], kind: str) -> list[dict[str, Any]]:
     """The contents of the events of a type."""
     return [content(entry) for entry in entries if entry.type == kind]
+
+
+def run(way: str, graph: Any, given: Any = QUESTION, config: Any = None) -> Any:
+    """Run a graph, in one of the ways."""
+    match way:
+        case "invoke":
+            return graph.invoke(given, config)
+        case "ainvoke":
+            return asyncio.run(graph.ainvoke(given, config))
+        case "stream":
+            return list(graph.stream(given, config))
+        case _:
+
+            async def collect() -> list[Any]:
+                return [part async for part in graph.astream(given, config, stream_mode=["messages", "updates"])]
+
+            return asyncio.run(collect())

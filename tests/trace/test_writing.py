@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import resource
-import sqlite3
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,102 +16,15 @@ import pytest
 from blockbuster import blockbuster_ctx
 from langchain_core.messages import AIMessage
 from postgres_server import PostgresServer, Unavailable, running
-from trace_support import draft, events, types, whole
+from trace_support import events, types
+from writing_support import LONG, QUESTION, Disk, disk, file, flush, look, looks, quick, read
 
 from taograph import create_react_graph, tool, trace
-from taograph.models import ScriptedModel, call
-from taograph.trace import Sealer, Settings, Store, TraceError, open_store, writing
-from taograph.trace.stores import sqlite
+from taograph.models import ScriptedModel
+from taograph.trace import Store, TraceError, open_store, writing
 from taograph.trace.verifying import verify
-from taograph.trace.writing import Writer
 
-QUESTION = {"messages": [("user", "Look around.")]}
-
-
-@tool(effects="none")
-def look(name: str) -> str:
-    """Look.
-
-    Args:
-        name: What at.
-    """
-    return f"saw {name}"
-
-
-def looks(*, before: Callable[[int], None] = lambda turn: None, turns: int = 2) -> ScriptedModel:
-    """A model that looks around for some turns."""
-
-    def reply(messages: list[Any]) -> AIMessage:
-        turn = sum(m.type == "ai" for m in messages) + 1
-        before(turn)
-        calls = [call("look", {"name": str(turn)}, id=f"c{turn}")] if turn <= turns else []
-        return AIMessage(f"Turn {turn}.", tool_calls=calls)
-
-    return ScriptedModel(replies=[reply], repeat=True, usage=(1, 1))
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again at once."""
-    monkeypatch.setattr(writing, "_AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "_MOST_SECONDS", 0.0)
-
-
-class Disk:
-    """Files of SQLite that may grow so far and no further."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._opened: list[sqlite.SqliteStore] = []
-        self._is_full = False
-
-        def opened(url: str, **given: Any) -> Store:
-            made = open_store(url, **given)
-            assert isinstance(made, sqlite.SqliteStore)
-            self._opened.append(made)
-            if self._is_full:
-                _fill(made)
-            return made
-
-        monkeypatch.setattr(writing, "open_store", opened)
-
-    def is_full(self) -> None:
-        """From now on, nothing more is written."""
-        self._is_full = True
-        _fill(self._opened[-1])
-
-    def has_room(self) -> None:
-        """And from now on it is again."""
-        self._is_full = False
-        with suppress(sqlite3.ProgrammingError), self._opened[-1]._lock:  # it was closed
-            self._opened[-1]._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
-
-
-def _fill(store: sqlite.SqliteStore) -> None:
-    with store._lock:
-        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-        store._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    return Disk(monkeypatch)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/t.db"
-
-
-def flush() -> None:
-    for writer in trace._writers.values():
-        writer.flush()
-
-
-def read(url: str) -> Store:
-    return open_store(url, read_only=True)
-
-
-LONG = "x" * 20_000
+__all__ = ["disk", "file", "quick"]
 
 
 def test_a_full_disk_is_told_once_and_leaves_a_gap(
@@ -385,139 +294,6 @@ def test_files_that_may_not_grow(tmp_path: Path, kind: str) -> None:
     store.close()
 
 
-# The writer by itself
-
-
-def test_an_event_that_is_none_does_not_take_others_along(file: str, caplog: pytest.LogCaptureFixture) -> None:
-    writer = Writer(file, Sealer(), "warn")
-    deep: Any = "end"
-    for _ in range(3000):
-        deep = [deep]
-    drafts = whole("a", 3)
-    held, opened = threading.Event(), writing.open_store
-    with pytest.MonkeyPatch.context() as patch:
-
-        def waits(url: str) -> Store:
-            held.wait(30)
-            return opened(url)
-
-        patch.setattr(writing, "open_store", waits)  # until all are given, so that they are one batch
-        for each in (drafts[0], drafts[1], draft("a", deep=deep), drafts[2]):
-            writer.write(each)
-        held.set()
-        writer.flush()
-    writer.close()
-    store = read(file)
-    assert types(events(store, "a")) == ["run_started", "thought", "gap", "run_ended"]
-    assert writer.lost == 1
-    assert [r.getMessage().partition(":")[0] for r in caplog.records] == [
-        "the trace can't be written",
-        "the trace is written again; 1 events were lost",
-    ]
-    store.close()
-
-
-def test_many_threads_write_in_the_order_of_each(file: str) -> None:
-    writer = Writer(file, Sealer(), "warn")
-
-    def run(name: str) -> None:
-        for each in whole(name, 30):
-            writer.write(each, delete_on="2026-10-28" if name < "3" else None)
-
-    workers = [threading.Thread(target=run, args=(str(n),)) for n in range(6)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    writer.flush()
-    store = read(file)
-    assert verify(store).ok
-    for kept in store.traces():
-        assert [e.content["step"] for e in store.entries(kept.trace) if e.content] == list(range(30))
-        assert kept.delete_on == ("2026-10-28" if kept.trace < "3" else None)
-    store.close()
-    writer.close()
-    writer.write(draft("late"))
-    writer.close()
-    again = read(file)
-    assert "late" in again.ids(), "it begins anew"
-    again.close()
-
-
-def test_gaps_are_written_at_the_end_at_the_latest(file: str, disk: Disk) -> None:
-    writer = Writer(file, Sealer(), "warn")
-    writer.write(draft("a", "run_started"))
-    writer.flush()
-    disk.is_full()
-    for _ in range(40):
-        writer.write(draft("a", text=LONG))
-    writer.write(draft("new", "run_started", text=LONG), delete_on="2026-10-28")
-    writer.flush()
-    disk.has_room()
-    writer.close()
-    store = read(file)
-    (gap,) = [e for e in store.entries("a") if e.type == "gap"]
-    assert gap.content is not None
-    assert gap.content["lost"] == writer.lost - 1
-    assert types(events(store, "new")) == ["gap"]
-    assert [k.delete_on for k in store.traces()] == [None, "2026-10-28"]
-    assert verify(store).ok
-    store.close()
-
-
-def test_a_process_that_was_forked_writes_too(file: str) -> None:
-    if not hasattr(os, "fork"):
-        pytest.skip("needs fork")
-    script = textwrap.dedent(
-        """
-        import os, sys
-        sys.path.insert(0, sys.argv[2])
-        from trace_support import whole
-        from taograph.trace import Sealer
-        from taograph.trace.writing import Writer
-        writer = Writer(sys.argv[1], Sealer(), "stop")
-        for each in whole("before"):
-            writer.write(each)
-        writer.flush()
-        child = os.fork()
-        for each in whole("parent" if child else "child"):
-            writer.write(each)
-        writer.flush()
-        if not child:
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        """
-    )
-    command = [sys.executable, "-c", script, file, str(Path(__file__).parent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    store = read(file)
-    assert sorted(store.ids()) == ["before", "child", "parent"]
-    assert verify(store).events == 15
-    store.close()
-
-
-def test_what_was_given_is_written_when_the_process_ends(file: str) -> None:
-    script = textwrap.dedent(
-        """
-        import sys
-        sys.path.insert(0, sys.argv[2])
-        from trace_support import whole
-        from taograph.trace import Sealer
-        from taograph.trace.writing import Writer
-        writer = Writer(sys.argv[1], Sealer(), "warn")
-        for each in whole("a", 400):
-            writer.write(each)
-        """
-    )
-    command = [sys.executable, "-W", "error", "-c", script, file, str(Path(__file__).parent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    store = read(file)
-    assert verify(store).events == 400
-    store.close()
-
-
 # Nothing waits where it must not
 
 
@@ -541,47 +317,3 @@ def test_the_event_loop_is_not_blocked(url: str) -> None:
     assert [types(events(store, kept.trace))[-1] for kept in store.traces()] == ["run_ended"] * 3
     assert [fault.what for fault in verify(store).faults] == []
     store.close()
-
-
-# Redaction that fails
-
-
-def test_what_a_redactor_fails_at_is_not_written(file: str, caplog: pytest.LogCaptureFixture) -> None:
-    def redactor(value: Any) -> Any:
-        if "secret place" in str(value):
-            raise KeyError("secret place")
-        return value
-
-    model = ScriptedModel(
-        replies=[AIMessage("At the secret place.", tool_calls=[call("look", {"name": "1"})]), "Well."]
-    )
-    graph = trace.record(create_react_graph(model, [look]), to=file, redactor=redactor)
-    assert graph.invoke(QUESTION)["answer"] == "Well."
-    flush()
-    store = read(file)
-    found = events(store)
-    assert "secret place" not in str([e.content for e in found])
-    (reply,) = [e.content for e in found if e.type == "model_replied" and e.content and "withheld" in e.content]
-    assert reply["withheld"] == "[withheld: the redactor failed with KeyError]"
-    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
-        "the redactor failed with KeyError: what it was given is not recorded"
-    ]
-    store.close()
-
-
-def test_or_stops_the_run(file: str) -> None:
-    def redactor(value: Any) -> Any:
-        raise KeyError("secret place")
-
-    graph = trace.record(create_react_graph(looks(), [look]), to=file, redactor=redactor, on_error="stop")
-    with pytest.raises(TraceError, match=r"^the trace can't be written: the redactor failed with KeyError$"):
-        graph.invoke(QUESTION)
-
-
-def test_values_that_are_no_json_are_searched_for_secrets() -> None:
-    class Odd:
-        def __str__(self) -> str:
-            return "odd sk-1234567890abcdefgh12"
-
-    told = Settings().of("action", {"args": {"x": Odd(), "y": {Odd()}}})
-    assert told == {"args": {"x": "odd [secret]", "y": ["odd [secret]"]}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -98,6 +99,15 @@ def usage_of(message: AIMessage, price: Price | None) -> dict[str, Any]:
     cached = min((details or {}).get("cache_read") or 0, sent)
     cost = price.dollars(sent, received, cached) if price else 0.0
     return {"input_tokens": sent, "output_tokens": received, "cached_tokens": cached, "cost": cost}
+
+
+def on_a_loop() -> bool:
+    """Whether it is an event loop that works here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def now() -> str:

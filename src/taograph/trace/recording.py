@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from taograph.trace.places import (
     is_new,
     model_of,
     now,
+    on_a_loop,
     plain_input,
     task_in,
     tool_name,
@@ -391,18 +391,10 @@ class Recorder(GraphCallbackHandler):
             step=place.step,
         )
         done = self.writer.write(draft, delete_on=self._delete_on)
-        if not _on_a_loop():  # which must not wait; there the barrier does, before what is to be paid
+        if not on_a_loop():  # which must not wait; there the barrier does, before what is to be paid
             self.writer.wait(done)
 
     @property
     def _delete_on(self) -> str | None:
         days = self.settings.keep_days
         return None if days is None else (datetime.now(UTC).date() + timedelta(days=days)).isoformat()
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
