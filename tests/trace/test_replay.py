@@ -14,6 +14,7 @@ from replay_support import QUESTION, Records, World, asks, says
 from taograph import Context, Limits, create_react_graph, tool, trace
 from taograph.cancel import Cancellation
 from taograph.models import ScriptedModel, call
+from taograph.redaction import redact
 from taograph.trace.reading import NotFoundError
 from taograph.trace.redaction import Redactor
 from taograph.trace.replaying import CannotReplayError, replay
@@ -246,6 +247,15 @@ def test_a_redacted_record_is_compared_in_its_redacted_form(records: Records, wo
     found = records.same()
     assert "ada@example.org" not in str(found.to_dict())
     assert "DE89" not in str(found.to_dict())
+
+
+def test_what_counts_as_a_secret_here_and_did_not_there_is_no_difference(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.loop(asks(1, text="The lighthouse keeper knows."), "Ask the lighthouse keeper.").invoke(QUESTION)
+    monkeypatch.setenv("HOUSE_PASSWORD", "lighthouse keeper")
+    assert "lighthouse" not in redact("Ask the lighthouse keeper.")
+    records.same()
 
 
 def test_what_can_not_be_replayed_says_why(records: Records) -> None:

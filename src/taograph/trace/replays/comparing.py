@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taograph.trace.replays.recorded import Happened, Phase, Task, canonical
+from taograph.trace.settings import hide_secrets
 
 # Calls of models are compared by their requests, when they are made; failures of tools by what the model was shown.
 _NOT_COMPARED = frozenset(("run_started", "model_asked", "model_replied", "model_failed", "tool_failed", "gap"))
@@ -143,7 +144,12 @@ def _differs(recorded: Happened, replayed: Happened) -> str | None:
     if recorded.type != replayed.type:
         return ""
     old, new = plain_of(recorded), plain_of(replayed)
-    return next((name for name in {**old, **new} if old.get(name) != new.get(name)), None)
+    return next((name for name in {**old, **new} if not _is_same(old.get(name), new.get(name))), None)
+
+
+def _is_same(recorded: Any, replayed: Any) -> bool:
+    # What is put together of parts that were redacted may hold what no part held by itself.
+    return bool(recorded == replayed or recorded == hide_secrets(replayed))
 
 
 def _field(event: Happened, name: str) -> Any:

@@ -131,7 +131,7 @@ class Player:
         """
         asked = self._how(run_id)
         with self._lock:
-            exchange = self._exchange(asked)
+            exchange = self._exchange(asked, (str(asked.content["request"]), self.watch.hidden(run_id)))
             outcome, task = exchange.outcome, exchange.asked.task
             self.served += self.counts
             self._pointer[task[:-1]] = max(self._pointer[task[:-1]], (outcome or exchange.asked).place)
@@ -154,20 +154,20 @@ class Player:
             raise NotRecordedError("a model is asked outside of what is replayed", "")
         return found
 
-    def _exchange(self, asked: Happened) -> Exchange:
+    def _exchange(self, asked: Happened, request: tuple[str, str]) -> Exchange:
         task = asked.task
         lane = self.phase.exchanges.get(task, ())
         place = self._used[task]
         model = next((c for c in self._changes if c.kind == "model"), None)
         if model is not None and self.counts:
             raise self._ends(f"what the model would have replied with {model.name}={model.text} is not recorded", asked)
-        if place < len(lane) and lane[place].request == asked.content["request"]:
+        if place < len(lane) and lane[place].request in request:
             self._used[task] += 1
             return lane[place]
         before = self._before()
         if before is not None:
             # It was paid for, and the process died before the graph had stored it.
-            paid = [e for e in before.exchanges.get(task, ())[-1:] if e.request == asked.content["request"]]
+            paid = [e for e in before.exchanges.get(task, ())[-1:] if e.request in request]
             if paid and paid[0].outcome is not None:
                 return paid[0]
         if place < len(lane):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 from uuid import UUID
 
+from langchain_core.messages import BaseMessage
+
 from taograph.models.replay import NotRecordedError
 from taograph.trace.chain import Draft, plain
+from taograph.trace.messages import RequestHasher
 from taograph.trace.recording import Recorder
 from taograph.trace.replays.recorded import Happened, Task
-from taograph.trace.settings import Settings
+from taograph.trace.settings import Settings, hide_secrets
 
 
 class Memory:
@@ -37,6 +40,14 @@ class Memory:
         """Nothing is left to do."""
 
 
+class AsItIs(Settings):
+    """What is replayed was redacted when it was recorded."""
+
+    def redact(self, value: Any) -> Any:
+        """The value itself."""
+        return value
+
+
 class Watch(Recorder):
     """Records a replay, and tells where it is.
 
@@ -46,9 +57,22 @@ class Watch(Recorder):
     """
 
     def __init__(self, memory: Any, enters: Callable[[Task], None]) -> None:
-        super().__init__(Settings(), memory)
+        super().__init__(AsItIs(), memory)
         self.raise_error = True
         self._enters = enters
+        self._hash_without_secrets = RequestHasher(hide_secrets)
+        self._hidden: dict[UUID, str] = {}
+
+    def _asked(
+        self, run_id: UUID, parent_run_id: UUID | None, request: Sequence[BaseMessage], model: str, tools: list[str]
+    ) -> None:
+        # What the loop puts together of parts that were redacted may hold what no part held by itself.
+        self._hidden[run_id] = self._hash_without_secrets(request, tools)
+        super()._asked(run_id, parent_run_id, request, model, tools)
+
+    def hidden(self, run_id: UUID) -> str:
+        """The hash of a request as it is without secrets."""
+        return self._hidden.pop(run_id, "")
 
     def task_of(self, run_id: UUID | None) -> Task:
         """The nodes that a run of LangChain's is in."""
