@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool as langchain_tool
 from langgraph.graph import START, MessagesState, StateGraph
@@ -245,6 +247,16 @@ def test_a_chain(records: Records) -> None:
     chain = ChatPromptTemplate.from_messages([("user", "Say {word}.")]) | says("Hey.")
     records.of(chain).invoke({"word": "hey"})
     assert records.same(graph=chain).used == 1
+
+
+def test_a_completion_model_of_a_chain_is_not_asked(records: Records) -> None:
+    model = FakeListLLM(responses=["Hey."])
+    records.of(model | StrOutputParser()).invoke("Say hey.")
+    found = records.replay(graph=model | StrOutputParser())
+    assert not found.same
+    assert found.uncovered is not None
+    assert found.uncovered.why == "a completion model is not replayed"
+    assert found.used == 0
 
 
 def test_what_is_shown_is_json(records: Records) -> None:

@@ -202,7 +202,9 @@ def _replaying(
         raise CannotReplayError(
             f"run {recorded.id} goes on with a thread whose earlier runs cannot be replayed: {player.uncovered.why}"
         )
-    ended = not isinstance(result, NotRecordedError)
+    ended, end = not isinstance(result, NotRecordedError), player.uncovered
+    if end is None and isinstance(result, NotRecordedError):
+        end = Uncovered(str(result), 0, (), {})
     events = [event for memory in done for event in memory.events if not _is_ours(event, ended=ended)]
     stop = _stop(events, made[-1][1][0], player)
     notes += _notes(recorded, result, player, otherwise)
@@ -211,11 +213,11 @@ def _replaying(
         graph=recorded.graph,
         changes=otherwise,
         difference=first_difference(recorded.phases, [memory.events for memory in done], is_whole=ended),
-        uncovered=player.uncovered,
+        uncovered=end,
         recorded=recorded.calls,
         used=player.served,
         turns=recorded.turns,
-        covered=_covered(events, player.uncovered, stop),
+        covered=_covered(events, end, stop),
         events=events,
         stop=stop,
         answer=next((str(e.content["text"]) for e in reversed(events) if e.type == "answer" and not e.task[1:]), ""),
