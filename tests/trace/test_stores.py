@@ -249,6 +249,21 @@ def test_what_comes_after_the_erasure_has_no_content(store: Store, raw: Raw, url
     assert store.traces()[0].is_open is False
 
 
+def test_what_is_signed_is_not_gone_on_with_unsigned(store: Store) -> None:
+    """Or it would never verify again: what is not signed could be anybody's."""
+    write(store, whole("a"), SEALER)
+    said = "the record there is signed: give the key, key= or TAOGRAPH_TRACE_KEY"
+    with pytest.raises(ValueError, match=said):
+        store.append(whole("b"), Sealer())
+    for kind in ("erased", "purged"):
+        with pytest.raises(ValueError, match=said):
+            store.erase(["a"], kind, "2026-06-01T00:00:00+00:00", Sealer())  # type: ignore[arg-type]
+    assert store.ids() == ["a"]
+    assert events(store, "a")[0].content is not None, "nothing was done"
+    write(store, whole("b"), SEALER)
+    assert verify(store, SEALER.key).ok
+
+
 # What each kind has of its own
 
 
@@ -366,6 +381,17 @@ def test_a_line_that_was_cut_off_is_set_aside(tmp_path: Path, caplog: pytest.Log
     assert (tmp_path / "trace-a.jsonl.torn").read_bytes() == lines[:-20].splitlines()[-1] + b"\n"
     store.erase(["a"], "erased", "2026-06-01T00:00:00+00:00", Sealer())
     assert not (tmp_path / "trace-a.jsonl.torn").exists()
+
+
+def test_nothing_is_left_lying_about(tmp_path: Path) -> None:
+    store = open_store(f"jsonl:{tmp_path}")
+    write(store, whole("a"), SEALER)
+    write(store, whole("b"), SEALER)
+    store.erase(["a"], "erased", "2026-06-01T00:00:00+00:00", SEALER)
+    store.erase(["b"], "purged", "2026-06-01T00:00:00+00:00", SEALER)
+    with pytest.raises(ValueError, match="is signed"):
+        store.erase(["a"], "purged", "2026-06-01T00:00:00+00:00", Sealer())
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != ".lock") == ["log.jsonl", "trace-a.jsonl"]
 
 
 @pytest.mark.parametrize("at", range(1, 12))

@@ -40,6 +40,9 @@ def purge(store: Store, *, today: date | None = None, dry_run: bool = True, key:
 
     Returns:
         What was known of them.
+
+    Raises:
+        ValueError: The record is signed, and no key is given.
     """
     day = (today or datetime.now(UTC).date()).isoformat()
     due = [kept for kept in store.traces() if kept.delete_on is not None and kept.delete_on <= day and not _runs(kept)]
@@ -73,7 +76,7 @@ def erase(
         What was known of them.
 
     Raises:
-        ValueError: None of the three is given.
+        ValueError: None of the three is given; or the record is signed, and no key is.
     """
     if thread is None and user is None and run is None:
         raise ValueError("erase: say whose traces: thread=, user= or run=")

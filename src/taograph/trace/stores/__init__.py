@@ -60,6 +60,9 @@ class Store(Protocol):
             drafts: The events, in their order.
             sealer: Makes the chain.
             delete_on: Date from which on a new trace is to be deleted: a part of what its first event says.
+
+        Raises:
+            ValueError: The log is signed, and the sealer has no key.
         """
 
     def traces(self, *, thread: str | None = None, user: str | None = None, run: str | None = None) -> list[Kept]:
@@ -89,6 +92,9 @@ class Store(Protocol):
                 "purged": all of it goes, and the record in the log is what is left.
             time: When.
             sealer: Makes the chain of the log.
+
+        Raises:
+            ValueError: As :meth:`append`.
         """
 
     def close(self) -> None:

@@ -102,12 +102,34 @@ def seal(
     return made
 
 
-def chained(marks: Sequence[Mark], sealer: Sealer, after: tuple[int, str]) -> Iterator[Record]:
-    """Records for the log, behind the last one, of which number and hash are given."""
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where the log stands.
+
+    Attributes:
+        n: Number of its last record.
+        hash: Hash of it.
+        is_signed: Whether it is signed.
+    """
+
+    n: int = 0
+    hash: str = GENESIS
+    is_signed: bool = False
+
+
+def chained(marks: Sequence[Mark], sealer: Sealer, after: End) -> Iterator[Record]:
+    """Records for the log, behind the last one.
+
+    Raises:
+        ValueError: The log is signed, and there is no key: what is not signed could be anybody's.
+    """
+    if marks and after.is_signed and sealer.key is None:
+        raise ValueError("trace: the record there is signed: give the key, key= or TAOGRAPH_TRACE_KEY")
+    at = after.n, after.hash
     for mark in marks:
-        made = sealer.record(mark.kind, mark.trace, mark.time, mark.at, after)
+        made = sealer.record(mark.kind, mark.trace, mark.time, mark.at, at)
         yield made
-        after = made.n, made.hash
+        at = made.n, made.hash
 
 
 def content_of(text: Any) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
-from taograph.trace.chain import GENESIS, Draft, Entry, LogKind, Record, Sealer
+from taograph.trace.chain import Draft, Entry, LogKind, Record, Sealer
 from taograph.trace.stores import Kept, Store
-from taograph.trace.stores.batch import Mark, Tail, chained, content_of, seal, told
+from taograph.trace.stores.batch import End, Mark, Tail, chained, content_of, seal, told
 from taograph.trace.stores.files import PENDING, Change, apply, finish, identity, lines_of, read_ends, set_aside
 
 log = logging.getLogger("taograph.trace")
@@ -54,7 +54,7 @@ class JsonlStore:
         self._between = FileLock(folder / ".lock", timeout=_BUSY_SECONDS, mode=0o600)
         # Where traces and the log stand, with the size that their files have then.
         self._tails: dict[str, tuple[int, Tail]] = {}
-        self._last: tuple[int, tuple[int, str]] | None = None
+        self._last: tuple[int, End] | None = None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -88,25 +88,25 @@ class JsonlStore:
                 del self._tails[next(iter(self._tails))]
             self._last = self._size(LOG), last
 
-    def _log(self, change: Change, marks: Sequence[Mark], sealer: Sealer) -> tuple[int, str]:
-        """Have the log say something; returns number and hash of its last record then."""
+    def _log(self, change: Change, marks: Sequence[Mark], sealer: Sealer) -> End:
+        """Have the log say something; returns where it stands then."""
         last = self._end_of_log()
         for record in chained(marks, sealer, last):
             change.append(LOG, _line(record))
-            last = record.n, record.hash
+            last = End(record.n, record.hash, record.signature is not None)
         return last
 
-    def _end_of_log(self) -> tuple[int, str]:
+    def _end_of_log(self) -> End:
         if self._last is not None and self._last[0] == self._size(LOG):
             return self._last[1]
         set_aside(self._folder / LOG)
         _, line = read_ends(self._folder / LOG, None)
         if line is None:
-            return 0, GENESIS
+            return End()
         record = _record(line)
         if record.n < 1:
             raise OSError(f"trace: the last line of {self._folder / LOG} can't be read; begin another folder")
-        return record.n, record.hash
+        return End(record.n, record.hash, record.signature is not None)
 
     def _tail(self, trace: str) -> Tail | None:
         name = self._file(trace)
@@ -184,13 +184,13 @@ class JsonlStore:
                 if tail is None or (kind == "erased" and tail.is_erased):
                     continue
                 change, name = Change(), self._file(trace)
+                last = self._log(change, [Mark(kind, trace, time, (tail.count, tail.head))], sealer)
                 change.remove(f"{name}.torn")
                 if kind == "purged":
                     change.remove(name)
                 else:
                     bare = (_line(replace(entry, content=None, salt=None)) for entry in self.entries(trace))
                     change.replace(self._folder, name, bare)
-                last = self._log(change, [Mark(kind, trace, time, (tail.count, tail.head))], sealer)
                 apply(self._folder, change)
                 self._tails.pop(trace, None)
                 self._last = self._size(LOG), last

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from taograph.trace.chain import GENESIS, Draft, Entry, LogKind, Record, Sealer
 from taograph.trace.stores import Kept, Store
-from taograph.trace.stores.batch import Mark, Tail, chained, content_of, seal, told
+from taograph.trace.stores.batch import End, Mark, Tail, chained, content_of, seal, told
 
 EVENTS, TRACES, LOG = "taograph_trace_events", "taograph_traces", "taograph_trace_log"
 
@@ -217,8 +217,9 @@ def _open(execute: Execute, first: Entry) -> None:
 def _log(execute: Execute, marks: Sequence[Mark], sealer: Sealer) -> None:
     if not marks:
         return
-    found = execute(f"SELECT n, hash FROM {LOG} ORDER BY n DESC LIMIT 1")  # noqa: S608
-    for made in chained(marks, sealer, (int(found[0][0]), str(found[0][1])) if found else (0, GENESIS)):
+    found = execute(f"SELECT n, hash, signature FROM {LOG} ORDER BY n DESC LIMIT 1")  # noqa: S608
+    last = End(int(found[0][0]), str(found[0][1]), found[0][2] is not None) if found else End()
+    for made in chained(marks, sealer, last):
         execute(
             f"INSERT INTO {LOG} ({_RECORD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             *(made.n, made.kind, made.time, made.trace, made.count, made.head, made.prev, made.hash, made.signature),
