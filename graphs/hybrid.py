@@ -86,9 +86,9 @@ def create_hybrid_graph(
         raise ValueError(f"react_steps={react_steps!r}: give a whole number, 1 or more")
     needed = (samples + 1) // 2 if first == "samples" else 0
     agent = agent_of(model, tools, options, name="hybrid", limits=Limits(steps=react_steps + 8))
-    shared = replace(agent.limits, steps=None, tool_calls=None, seconds=None, tokens=None, cost=None)
-    # Whoever follows it, or the run's own finish, says what it did not.
-    of_loop = replace(shared, steps=react_steps, closing=False)
+    # Whoever follows them, or the run's own finish, says what they did not.
+    shared = replace(agent.limits, steps=None, tool_calls=None, seconds=None, tokens=None, cost=None, closing=False)
+    of_loop = replace(shared, steps=react_steps)
     checks = {"require": options.get("require", ()), "verify": options.get("verify")}
     loop = create_react_graph(model, tools, **for_child(options, limits=of_loop, **checks))
     alone = for_child(options, limits=shared, examples=(), approve=())

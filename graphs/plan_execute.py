@@ -140,9 +140,9 @@ def create_plan_execute_graph(
     fresh = {"plan": Overwrite([]), "planning": Planning(since=1, replans=0)}
     builder = (
         StateGraph(PlanState, context_schema=context_of(options), input_schema=Input, output_schema=PlanOutput)
-        .add_node("plan", node("plan", stage(agent, plan, after=_ROUND, fresh=fresh)))
+        .add_node("plan", node("plan", stage(agent, plan, after=_ROUND, spends=True, fresh=fresh)))
         .add_node("step", node("step", branch(agent, step), worker))
-        .add_node("replan", node("replan", stage(agent, replan, after=_ROUND)))
+        .add_node("replan", node("replan", stage(agent, replan, after=_ROUND, spends=True)))
         .add_node("finish", node("finish", finish(agent)))
         .add_edge(START, "plan")
         .add_conditional_edges("plan", router("route", route), ["step", "finish", END])

@@ -150,7 +150,8 @@ class Asker:
             Ended: As :meth:`ask`; or no reply fitted the form.
         """
         told = prompts.FORM.format(name=structure.name, schema=json.dumps(structure.schema, ensure_ascii=False))
-        return (yield from self._step(ask_form(self.session, instructed(request, told, "form"), structure)))
+        asking = ask_form(self.session, instructed(request, told, "form"), structure, may_refuse=True)
+        return (yield from self._step(asking))
 
     def _step(self, asking: Steps[T]) -> Steps[T]:
         """One step of the model; what ends it ends the run."""
@@ -165,7 +166,9 @@ class Asker:
             raise Ended(self.out_of_time()) from None
         except Unformed as wrong:
             detail = f"no reply fitted the required form in {wrong.tried} tries: {wrong.problem}"
-            raise Ended(self.stop("malformed_output", detail)) from None
+            if wrong.reason == "refusal":
+                detail = wrong.problem
+            raise Ended(self.stop(wrong.reason, detail)) from None
         except GaveUp as failure:
             refused = refusal_text(failure.error)
             if refused is not None:

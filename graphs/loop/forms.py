@@ -14,11 +14,14 @@ from langchain_core.runnables import Runnable
 from taograph.calls import Steps
 from taograph.graphs.loop.repair import close_calls
 from taograph.graphs.loop.session import GaveUp, Session
+from taograph.graphs.loop.stopping import StopReason
 from taograph.graphs.loop.structure import Structure, WrongForm
 from taograph.graphs.loop.trajectory import feedback
 from taograph.graphs.protocols import prompts
-from taograph.graphs.protocols.native import text_of
+from taograph.graphs.protocols.native import read_reply, text_of
 from taograph.models.failures import refuses_tools, status_of
+
+_SHOWN_CHARS = 200
 
 
 class Unformed(Exception):  # noqa: N818 - a signal within the loop
@@ -28,11 +31,14 @@ class Unformed(Exception):  # noqa: N818 - a signal within the loop
         problem: What was wrong with the last one.
         tried: How many there were.
         is_cut: Whether there was no call left for one more.
+        reason: What the last one was: "refusal", "empty_output", or "malformed_output" for any other.
     """
 
-    def __init__(self, problem: str, tried: int, *, is_cut: bool) -> None:
+    def __init__(
+        self, problem: str, tried: int, *, is_cut: bool = False, reason: StopReason = "malformed_output"
+    ) -> None:
         super().__init__(problem)
-        self.problem, self.tried, self.is_cut = problem, tried, is_cut
+        self.problem, self.tried, self.is_cut, self.reason = problem, tried, is_cut, reason
 
 
 def ask_form(
@@ -42,6 +48,7 @@ def ask_form(
     *,
     reserve: float = 0.0,
     again: Callable[[], bool] = lambda: True,
+    may_refuse: bool = False,
 ) -> Steps[Any]:
     """Ask until a reply fits, ``limits.malformed`` times more at most.
 
@@ -51,9 +58,10 @@ def ask_form(
         structure: The form.
         reserve: Seconds beyond the run's limit that the calls may use.
         again: Whether one more call may be made.
+        may_refuse: Whether a refusal ends it; else it is a reply that does not fit, as any other.
 
     Raises:
-        Unformed: None did.
+        Unformed: None did, or the model refused.
         GaveUp: The model failed for good.
         TimedOut: The time was over.
         Cancelled: The run was cancelled.
@@ -66,7 +74,10 @@ def ask_form(
             reply = yield from session.ask_to_fit(ways[0], talk, reserve=reserve, quiet=True)
             return structure.read(reply)
         except WrongForm as wrong:
-            problem = str(wrong)
+            problem, given = str(wrong), read_reply(reply, ())
+            if may_refuse and given.kind == "refusal":
+                words = given.text[:_SHOWN_CHARS] or "no words were given"
+                raise Unformed(f"the model refused: {words}", tried + 1, reason="refusal") from None
             session.teller.tell("retry", reason="structured_output", detail=problem)
         except GaveUp as failure:
             if len(ways) > 1 and (status_of(failure.error) in (400, 422) or refuses_tools(failure.error)):
@@ -76,9 +87,13 @@ def ask_form(
             raise
         tried += 1
         if tried <= session.limits.malformed and not again():
-            raise Unformed(problem, tried, is_cut=True)
+            raise Unformed(problem, tried, is_cut=True, reason=_reason(reply))
         talk += _corrected(session, reply, prompts.STRUCTURE_WRONG.format(problems=problem))
-    raise Unformed(problem, tried, is_cut=False)
+    raise Unformed(problem, tried, reason=_reason(reply))
+
+
+def _reason(reply: AIMessage) -> StopReason:
+    return "empty_output" if read_reply(reply, ()).kind == "empty" else "malformed_output"
 
 
 def _corrected(session: Session, reply: AIMessage, wrong: str) -> list[AnyMessage]:

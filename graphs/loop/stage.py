@@ -22,6 +22,7 @@ from taograph.graphs.loop.beginning import goes_on, new_turn
 from taograph.graphs.loop.calling import bind
 from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.effects import left_open
+from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.finishing import closing_of, conclude
 from taograph.graphs.loop.internals import invocation_of, saver_of
 from taograph.graphs.loop.repair import close_calls, is_sound, open_calls, repair
@@ -57,7 +58,13 @@ Body = Callable[["Stage", Any], Steps[dict[str, Any]]]
 
 
 def stage(
-    agent: Agent, body: Body, *, after: int = 1, checked: bool = True, fresh: Mapping[str, Any] | None = None
+    agent: Agent,
+    body: Body,
+    *,
+    after: int = 1,
+    checked: bool = True,
+    spends: bool = False,
+    fresh: Mapping[str, Any] | None = None,
 ) -> Callable[[Any, RunnableConfig], Steps[dict[str, Any]]]:
     """The core of a strategy's node that asks the model, or decides what comes next.
 
@@ -68,6 +75,8 @@ def stage(
         after: Supersteps that the graph takes until the next stage: 1, or 2 where tasks are fanned out between.
         checked: Whether the limits are looked at before the body. Where what was done before may be the answer
             already, the body looks for it first and calls :meth:`Stage.begin` where the run goes on.
+        spends: Whether sub-runs follow that ask the model: then the limits are looked at after the body, too, where
+            it has asked. What it writes to the strategy's own channels stands.
         fresh: What the strategy's own channels hold when a run begins, also where it ends at once.
     """
 
@@ -80,8 +89,10 @@ def stage(
             if checked:
                 here.begin()
             update = yield from body(here, state)
+            if spends and here.session.asked and update.get("stop") is None:
+                here.check()
         except Ended as end:
-            update = {"stop": end.stop}
+            update = {**update, "stop": end.stop}
         if update.get("stop") is None and here.room < after + 1:
             update["stop"] = here.stop("step_limit", here.recursion_detail())
         if fresh and here.is_new:
@@ -192,10 +203,19 @@ class Stage(Asker):
         Raises:
             Ended: As :meth:`Asker.turn`; or a limit says so.
         """
-        stop = decide(self.progress(), BUDGETS) if self.session.asked else None
+        if self.session.asked:
+            self.check()
+        super().turn()
+
+    def check(self) -> None:
+        """End the run where what was asked in this node has used a limit up.
+
+        Raises:
+            Ended: It has.
+        """
+        stop = decide(self.progress(), BUDGETS)
         if stop is not None:
             raise Ended(stop)
-        super().turn()
 
     def begin(self) -> None:
         """Tell that a run begins, and end it where it is over before a model is asked.
@@ -206,11 +226,18 @@ class Stage(Asker):
         """
         self.start()
         stop = self.over(BUDGETS)
-        if stop is not None:
-            raise Ended(stop)
         for child in self.children:
             if child["shared"] or child["stop"]["reason"] == "cancelled":
-                raise Ended(self.stop(child["stop"]["reason"], f"{child['name']}: {child['stop']['detail']}"))
+                self._expect(child["spent"])
+                stop = stop or self.stop(child["stop"]["reason"], f"{child['name']}: {child['stop']['detail']}")
+        if stop is not None:
+            raise Ended(stop)
+
+    def _expect(self, spent: Spent) -> None:
+        """A closing answer is expected to take no less than a turn of the sub-run that was cut: it is sent the same."""
+        run, calls = self.session.run, max(spent["model_calls"], 1)
+        run["turn_tokens"] = max(run["turn_tokens"], (spent["input_tokens"] + spent["output_tokens"]) // calls)
+        run["turn_cost"] = max(run["turn_cost"], spent["cost"] / calls)
 
     def start(self) -> None:
         """Tell that a run begins.
@@ -250,12 +277,20 @@ class Stage(Asker):
         if cancel is not None and cancel.reason is not None:
             return self.stop("cancelled", cancel.reason)
         stop = decide(self.progress(), rules)
+        if stop is None and self.goes_on:
+            stop = self._no_calls()
         if stop is not None and self.goes_on:
             raise ValueError(
                 f"the run ended with {stop['reason']} ({stop['detail']}), and the limit is the same: raise it to go "
                 "on, as in context=Context(steps=30), or ask something new; the model was not asked"
             )
         return stop
+
+    def _no_calls(self) -> Stop | None:
+        """The stop of a run that tool calls ended, where there are still none left."""
+        before, limit = self.state["stop"], self.session.limits.tool_calls
+        ended = before is not None and before["reason"] == "tool_call_limit"
+        return before if ended and limit is not None and self.session.spent["tool_calls"] >= limit else None
 
     def objection_to(self, answer: str, *, again: bool = True) -> Steps[Objection]:
         """What stands against an answer: a required tool that was not called, or what ``verify`` says.

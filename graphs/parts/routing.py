@@ -131,6 +131,8 @@ class Router:
                 here.begin()
                 self._has_room(here)
                 route = yield from self._again(here, hops) if hops else self._first(here)
+                if here.session.asked:  # what decided may have used up what a strategy needs
+                    here.check()
             else:
                 last = hops[-1] = _ended(hops[-1], state["children"][-1])
                 fault, why, answer, notes = yield from self._measured(here, hops)
