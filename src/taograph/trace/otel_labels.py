@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from langchain_core.tracers.langchain import LangChainTracer
+from langsmith.run_trees import RunTree
 
 log = logging.getLogger("taograph.telemetry")
 
@@ -49,8 +51,9 @@ class _Graph:
     parent: UUID | None
     name: str
     stop: Mapping[str, Any] = field(default_factory=dict)
-    labels: dict[str, Any] = field(default_factory=dict)
     tracer: LangChainTracer | None = None
+    project: str | None = None
+    began: datetime | None = None
 
 
 class Labels(BaseCallbackHandler):
@@ -122,14 +125,15 @@ class Labels(BaseCallbackHandler):
         graph = self._runs.get(step.parent) if step and step.parent else None
         if step is None or step.parent is None or graph is None:
             return
-        graph.labels |= labels
         graph.stop = stop or graph.stop
         if self.wanted.spans:
             _label_span(step.parent, graph.name, labels)
         if self.wanted.langsmith:
             graph.tracer = graph.tracer or _langsmith_tracer()
-            if graph.tracer is not None:
-                _label_run(graph.tracer, step.parent, labels)
+            run = graph.tracer.run_map.get(str(step.parent)) if graph.tracer is not None else None
+            if run is not None:
+                graph.project, graph.began = run.session_name, run.start_time
+                _label_run(run, labels)
 
 
 def _label_span(run_id: UUID, name: str, labels: Mapping[str, Any]) -> None:
@@ -154,10 +158,7 @@ def _langsmith_tracer() -> LangChainTracer | None:
     return next((handler for handler in handlers if isinstance(handler, LangChainTracer)), None)
 
 
-def _label_run(tracer: LangChainTracer, run_id: UUID, labels: Mapping[str, Any]) -> None:
-    run = tracer.run_map.get(str(run_id))
-    if run is None:
-        return
+def _label_run(run: RunTree, labels: Mapping[str, Any]) -> None:
     run.add_metadata({f"taograph_{key}": value for key, value in labels.items()})
     new = [str(labels[key]) for key in ("strategy", "protocol", "stop_reason") if key in labels]
     run.add_tags([tag for tag in new if tag not in (run.tags or ())])
@@ -177,8 +178,16 @@ def _give_feedback(graph: _Graph, run_id: UUID) -> None:
 
     def give() -> None:
         try:
+            session = client.read_project(project_name=graph.project).id  # LangSmith wants it of who gives feedback
             for kind in kinds:
-                client.create_feedback(run_id=run_id, trace_id=run_id, stop_after_attempt=2, **kind)
+                client.create_feedback(
+                    run_id=run_id,
+                    trace_id=run_id,
+                    session_id=session,
+                    start_time=graph.began,
+                    stop_after_attempt=2,
+                    **kind,
+                )
         except Exception as error:  # noqa: BLE001 - feedback is no reason for a run to fail
             log.warning("LangSmith did not take the feedback of a run: %s", type(error).__name__)
 
