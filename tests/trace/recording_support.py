@@ -127,6 +127,25 @@ def told(entries: list[Entry]) -> list[str]:
     return lines
 
 
+def side_by_side(lines: list[str]) -> list[str]:
+    """A sequence in which calls that are made side by side have begun before the first of them has ended.
+
+    Which of them ends before another begins is chance; that none ends before it begins itself is asserted.
+    """
+    made: list[str] = []
+    begun = 0
+    for line in lines:
+        begun += " action " in line
+        if " observation " in line:
+            begun -= 1
+            assert begun >= 0, lines
+        at = len(made)
+        while " action " in line and made[:at] and " observation " in made[at - 1]:
+            at -= 1
+        made.insert(at, line)
+    return made
+
+
 def of_type(entries: list[Entry], kind: str) -> list[dict[str, Any]]:
     """The contents of the events of a type."""
     return [content(entry) for entry in entries if entry.type == kind]

@@ -27,6 +27,7 @@ from recording_support import (
     recorded,
     run,
     says,
+    side_by_side,
     slow,
     told,
 )
@@ -57,7 +58,7 @@ def test_the_loop(recorded: Recorded, way: str) -> None:
     graph = create_react_graph(says(asks("a", "b", text="I look at both."), "Both are there."), [look])
     run(way, recorded.of(graph), config=THREAD)
     found = recorded.one()
-    assert told(found) == LOOP
+    assert side_by_side(told(found)) == LOOP
     assert {content(e)["run"] for e in found} == {content(found[0])["run"]}
     assert {(content(e)["thread"], content(e)["user"]) for e in found} == {("t", "u")}
     begin = content(found[0])
@@ -108,7 +109,7 @@ def test_runs_side_by_side_have_traces_of_their_own(recorded: Recorded) -> None:
 
     asyncio.run(together())
     traces = recorded.all()
-    assert [told(found) for found in traces] == [LOOP] * 5
+    assert [side_by_side(told(found)) for found in traces] == [LOOP] * 5
     assert len({content(found[0])["run"] for found in traces}) == 5
 
 
