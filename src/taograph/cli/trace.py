@@ -119,7 +119,13 @@ def trace_show(  # noqa: PLR0917 - Typer calls it by keyword
 def trace_export(  # noqa: PLR0917 - Typer calls it by keyword
     run: _Run = None,
     format: Annotated[
-        str, typer.Option("--format", "-f", metavar="NAME", help='"jsonl", an event a line, or "markdown", a report.')
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="NAME",
+            help='"jsonl", an event a line, "markdown", a report, or "otel", spans in OTLP/JSON.',
+        ),
     ] = "jsonl",
     output: Annotated[
         Path | None,
@@ -131,13 +137,14 @@ def trace_export(  # noqa: PLR0917 - Typer calls it by keyword
     since: Since = None,
     trace: Url = None,
 ) -> int:
-    """Write runs as JSON lines, with all that it takes to verify them, or as a report in Markdown.
+    """Write runs as JSON lines, with all that it takes to verify them, as a report in Markdown, or as spans.
 
     With --all, --graph or --since all those runs are written; else one, or those of --thread.
 
     \b
     tao trace export last > run.jsonl
     tao trace export 70823d0e --format markdown -o report.md
+    tao trace export last -f otel | curl -H 'Content-Type: application/json' -d @- http://localhost:4318/v1/traces
     tao trace export --all --since 30d | gzip > november.jsonl.gz
     """
     many = every or graph is not None or since is not None

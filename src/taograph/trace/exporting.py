@@ -1,4 +1,4 @@
-"""Traces for other programs and for other readers: JSON lines, and a report in Markdown.
+"""Traces for other programs and for other readers: JSON lines, a report in Markdown, spans.
 
 To add a format, write a function from runs and a store to lines here, and name it in :data:`FORMATS`.
 """
@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from taograph.trace.chain import VERSION, Entry
+from taograph.trace.otel_export import otlp
 from taograph.trace.reading import Run, Summary, entries, summarize, text_of
 from taograph.trace.showing import Line, lines
 from taograph.trace.stores import Store
@@ -80,7 +81,7 @@ def markdown(store: Store, run: Run) -> Iterator[str]:
     yield "\n"
 
 
-FORMATS: Mapping[str, Format] = {"jsonl": jsonl, "markdown": markdown}
+FORMATS: Mapping[str, Format] = {"jsonl": jsonl, "markdown": markdown, "otel": otlp}
 """Name → what makes the lines of a run."""
 
 
