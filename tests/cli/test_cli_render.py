@@ -178,6 +178,25 @@ def test_child_events_carry_their_path_and_do_not_end_the_run(make: Any) -> None
     assert "stopped by the step limit at step 1: 1 of 1" in shown
 
 
+@pytest.mark.parametrize("make", [plain, terminal])
+def test_of_a_nested_run_what_it_is_to_do_is_shown_which_stands_last(make: Any) -> None:
+    asked = "Who is older?\n\n[Long words about how a step is carried out.]\nYour step: look \x1b[31mAda up."
+    started = told("run_started", question=asked, limits={**LIMITS, "seconds": 299.98765}, tools=["t"], model="m")
+    shown = make([told("child", path=["step"], event={**started, "path": ["step"]})])
+    assert "Your step: look " in shown
+    assert "Ada up." in shown
+    assert "\x1b[31m" not in shown
+    assert "Long words" not in shown
+    assert "299.98765" not in shown
+    assert "Long words" in make([started]), "the question of the run is shown whole"
+
+
+def test_a_part_of_a_plan_without_words_is_shown_as_its_call() -> None:
+    part = {"id": "$1", "task": "", "tool": "add", "input": {"a": 2}, "needs": [], "status": "done"}
+    assert "$1. [done] add(a=2)\n" in plain([told("plan", plan=[part])])
+    assert "$1. [done] add()\n" in plain([told("plan", plan=[{**part, "input": "not read"}])])
+
+
 def test_a_childs_stop_is_not_the_runs() -> None:
     renderer = PlainRenderer(io.StringIO())
     renderer.event(told("child", path=["x"], event=told("stop", reason="deadline", detail="")))

@@ -200,7 +200,11 @@ class PlainRenderer(Renderer):
             getattr(self, event["type"])(event)
 
     def run_started(self, event: Any) -> None:
-        """The question, and what it runs with."""
+        """The question, and what it runs with; of a nested run, what it is to do, which stands last."""
+        if self._path:
+            self._say("Question", nested_question(event["question"]))
+            self._say("Limits", limits_line(event["limits"]))
+            return
         self._say("Question", event["question"])
         self._say("Model", one_line(redact(event["model"]), 200) or "unnamed")
         self._say("Tools", ", ".join(one_line(name, 60) for name in event["tools"]) or "none")
@@ -334,6 +338,12 @@ def rejected_text(event: Any) -> str:
     return f"{one_line(event['tool'], 60)}{by}{why}"
 
 
+def nested_question(question: str) -> str:
+    """What a nested run is to do, in one line: it stands last."""
+    before, _, last = question.strip().rpartition("\n")
+    return one_line(f"… {last}" if before else last, 300)
+
+
 def retry_text(event: Any) -> str:
     """Why a turn is asked for again, in one line."""
     reason = one_line(event["reason"].replace("_", " "), 80)
@@ -355,6 +365,9 @@ def plan_lines(plan: list[dict[str, Any]]) -> list[str]:
     lines = []
     for number, part in enumerate(plan, 1):
         text = next((str(part[key]) for key in ("task", "step", "text", "description") if part.get(key)), "")
+        if not text and part.get("tool"):
+            given = part.get("input")
+            text = call_line(part["tool"], given if isinstance(given, dict) else {})
         status = f"[{part['status']}] " if part.get("status") else ""
         lines.append(one_line(f"{part.get('id', number)}. {status}{text or json.dumps(part, default=str)}", 303))
     return lines

@@ -16,6 +16,7 @@ from taograph.cli.render import (
     OBSERVATION_CHARS,
     PlainRenderer,
     approved_text,
+    nested_question,
     observation_text,
     plan_lines,
     rejected_text,
@@ -104,7 +105,11 @@ class TerminalRenderer(PlainRenderer):
                 super().told(event)
 
     def run_started(self, event: Any) -> None:
-        """The question, and under it what it runs with."""
+        """The question, and under it what it runs with; of a nested run, what it is to do."""
+        if self._path:
+            self._say("Question", nested_question(event["question"]))
+            self._bottom.doing = self.waiting_for
+            return
         self._say("Question", event["question"], "bold")
         tools = ", ".join(one_line(name, 60) for name in event["tools"]) or "no tools"
         model = one_line(redact(event["model"]), 200) or "unnamed model"

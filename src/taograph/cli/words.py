@@ -58,7 +58,7 @@ def limits_line(limits: Mapping[str, Any]) -> str:
     """The limits that bound a run: "15 steps, 300 s, $0.50"."""
     said = [
         count(limits["steps"], "step") if limits.get("steps") is not None else "no step limit",
-        f"{limits['seconds']:g} s" if limits.get("seconds") is not None else "no time limit",
+        f"{_rounded(limits['seconds']):g} s" if limits.get("seconds") is not None else "no time limit",
     ]
     if limits.get("tool_calls") is not None:
         said.append(count(limits["tool_calls"], "tool call"))
@@ -67,6 +67,11 @@ def limits_line(limits: Mapping[str, Any]) -> str:
     if limits.get("cost") is not None:
         said.append(money(limits["cost"]))
     return ", ".join(said)
+
+
+def _rounded(seconds: float) -> float:
+    """Of what a sub-run has left, nobody wants the milliseconds."""
+    return round(seconds, 1) if seconds >= 1 else seconds
 
 
 def budget_line(steps: int, limits: Mapping[str, Any], spent: Mapping[str, Any]) -> str:
