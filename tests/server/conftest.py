@@ -14,6 +14,7 @@ _SPECIAL = dedent('''
     import time
 
     from taograph import create_react_graph, tool
+    from taograph.graphs import STRATEGIES
 
 
     @tool(effects="none", timeout=None)
@@ -49,12 +50,13 @@ _SPECIAL = dedent('''
 
     graph = create_react_graph(None, [wait_for_ever, nap, stall])
     careful = create_react_graph(None, [send, nap], approve="send")
+    planned = STRATEGIES["plan_execute"](None, [send, nap], approve="send", name="planned")
 ''')
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    """`langgraph dev` with the graph ``react`` as it is served, ``special`` and ``careful``; no model is configured."""
+    """`langgraph dev` with the graph ``react`` as it is served, ``special``, ``careful`` and ``planned``; no model is configured."""
     folder = tmp_path_factory.mktemp("dev")
     (folder / "special.py").write_text(_SPECIAL, "utf-8")
     (folder / "docs").mkdir()
@@ -65,6 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
             "react": {"path": f"{ROOT}/graphs/react.py:graph", "description": "the served graph"},
             "special": f"{folder}/special.py:graph",
             "careful": f"{folder}/special.py:careful",
+            "planned": f"{folder}/special.py:planned",
         },
     }
     with DevServer(folder, config, {"TAOGRAPH_DOCS": str(folder / "docs")}) as started:
