@@ -11,8 +11,10 @@ from typing import Any
 
 import langsmith.utils
 import pytest
+from blockbuster import blockbuster_ctx
 from langchain_core.messages import AIMessage
 from langsmith import run_trees
+from langsmith.env import get_langchain_env_var_metadata
 from recording_support import QUESTION, asks, broken, look, says
 
 from taograph import Limits, create_react_graph, tool
@@ -22,7 +24,7 @@ from taograph.trace import otel_labels, telemetry
 
 pytest.importorskip("opentelemetry.proto", reason="needs taograph[otel]")
 
-from otel_support import Server
+from otel_support import Collector, Server
 
 PROJECT = "00000000-0000-0000-0000-000000000001"
 INFO = {
@@ -183,6 +185,33 @@ def test_content_can_stay_at_home(server: LangSmith, monkeypatch: pytest.MonkeyP
     assert {"react", "native"} <= set(server.runs()["react"]["tags"])
     assert b"quokka" not in server.bytes
     assert b"axolotl" not in server.bytes
+
+
+async def test_nothing_blocks_the_event_loop(server: LangSmith, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAOGRAPH_LANGSMITH_FEEDBACK", "1")
+    get_langchain_env_var_metadata.cache_clear()
+    with Collector() as collector:
+        monkeypatch.setenv("TAOGRAPH_OTEL", "1")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        graph = create_react_graph(says(asks("b", tool="fails"), f"Ask {EMAIL}"), [fails])
+        with blockbuster_ctx():
+            assert (await graph.ainvoke(QUESTION, THREAD))["stop"]["reason"] == "final"
+        telemetry.flush()
+        spans = {span.name for span in collector.spans}
+    sent()
+    assert spans == set(server.runs()) == {"react", "reason", "act", "ScriptedModel", "fails"}
+    assert server.runs()["fails"]["error"].startswith("RuntimeError('no access for <EMAIL>')")
+    assert set(server.feedback()) == {"answered", "stop_reason", "steps"}
+
+
+@tool(effects="none")
+async def fails(name: str) -> str:
+    """Fail.
+
+    Args:
+        name: Anything.
+    """
+    raise RuntimeError(f"no access for {EMAIL}")
 
 
 def test_a_server_that_is_down_is_told_of_once(

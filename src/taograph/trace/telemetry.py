@@ -265,11 +265,13 @@ def _checked(endpoint: str | None) -> str:
 
 
 def _enable_langsmith(settings: Settings) -> None:
+    from langsmith.env import get_langchain_env_var_metadata, get_runtime_environment
     from langsmith.run_trees import get_cached_client
 
     from taograph.trace import otel_labels
 
     settings.redact("+48 512 345 678")
+    get_runtime_environment(), get_langchain_env_var_metadata()  # read and remembered now, and not on an event loop
     hidden = {} if settings.content else {"hide_inputs": True, "hide_outputs": True}
     get_cached_client(anonymizer=anonymizer(settings), **hidden)
     _state.langsmith = otel_labels.wanted.langsmith = True
