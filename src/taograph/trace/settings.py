@@ -93,11 +93,10 @@ class Settings:
         Raises:
             TraceError: The redactor failed, and ``on_error`` is "stop".
         """
-        hidden = hide_secrets(value)
         if self.redactor is None:
-            return hidden
+            return hide_secrets(value)
         try:
-            return self.redactor(hidden)
+            return self.redactor(value if getattr(self.redactor, "hides_secrets", False) else hide_secrets(value))
         except Exception as error:
             problem = f"the redactor failed with {type(error).__name__}"
             if self.on_error == "stop":

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, get_args
 
 from taograph import redaction
@@ -21,6 +22,9 @@ KEY_VARIABLE = "TAOGRAPH_TRACE_KEY"
 NATIONAL_ID = "NATIONAL_ID"
 NATIONAL_KINDS = tuple(number.kind for number in NUMBERS)
 DEFAULT_KINDS = ("EMAIL", "PHONE", "IBAN", "CARD", "IP", "MAC", "WALLET", "BIRTH_DATE", *NATIONAL_KINDS)
+
+# Shorter texts are sooner read than looked up; longer ones are not held on to. In characters.
+_SHORTEST, _REMEMBERED = 64, 20_000
 
 Found = str | Iterable[tuple[int, int, str]]
 
@@ -63,6 +67,7 @@ class Redactor:
     threshold: float = 0.5
     """How sure a find has to be, from 0 to 1. At 0.3 and below, nine or ten digits are taken for an NHS number or a BSN
     by their check digit alone: one order number in eleven is, too."""
+    hides_secrets = True  # who asks it need not do that before
     _wanted: Wanted = field(init=False, repr=False, compare=False)
     _key: bytes = field(init=False, repr=False, compare=False)
 
@@ -93,7 +98,7 @@ class Redactor:
         """
         if not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}: give a str; redactor.value takes anything")
-        return self._text(text, context, redaction.named())
+        return self._text(text, context, tuple(redaction.named()))
 
     def value(self, value: Any) -> Any:
         """A value of the same shape, with every text in it redacted: keys too, and numbers that are somebody's.
@@ -104,7 +109,7 @@ class Redactor:
         Args:
             value: What JSON can hold; anything else is taken as its text.
         """
-        secrets = redaction.named()
+        secrets = tuple(redaction.named())
         return redacted(value, lambda text, context: self._text(text, context, secrets))
 
     def spans(self, text: str, *, context: str = "") -> list[Span]:
@@ -128,7 +133,12 @@ class Redactor:
         # A function that gives back the text has not been asked: it would have moved the places.
         return self._asked(self._write(text, spans, start, end))[0]
 
-    def _text(self, text: str, context: str, secrets: list[str]) -> str:
+    def _text(self, text: str, context: str, secrets: tuple[str, ...]) -> str:
+        if self.custom is None and _SHORTEST <= len(text) <= _REMEMBERED:
+            return _looked_through(self, text, context, secrets)
+        return self._read(text, context, secrets)
+
+    def _read(self, text: str, context: str, secrets: tuple[str, ...]) -> str:
         text, also = self._asked(text)
         spans = finding.find(text, self._wanted, secrets=secrets, also=also, context=context)
         return self._write(text, spans, 0, len(text))
@@ -214,3 +224,9 @@ def _key(mode: Mode, key: str | bytes | None) -> bytes:
     if mode == "hash" and not key:
         raise ValueError(f'mode="hash" needs a key: give key=…, or set {KEY_VARIABLE} to 32 random bytes or so')
     return key.encode() if isinstance(key, str) else key
+
+
+@lru_cache(256)
+def _looked_through(redactor: Redactor, text: str, context: str, secrets: tuple[str, ...]) -> str:
+    """What is said once is recorded in several places: as a reply, as a thought, in the hash of each request."""
+    return redactor._read(text, context, secrets)
