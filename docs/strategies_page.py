@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from taograph.graphs import STRATEGIES
+from taograph.tools.calculator import calculator
 
 PAGE = Path(__file__).parent / "strategies.md"
 
@@ -29,7 +30,8 @@ def page(text: str) -> str:
 
 def picture(name: str) -> str:
     """The graph of a strategy, with the graphs that run in its nodes."""
-    drawn = STRATEGIES[name](None, ()).get_graph(xray=1).draw_mermaid()
+    # With a tool: without any, the router has nothing to choose between.
+    drawn = STRATEGIES[name](None, [calculator]).get_graph(xray=1).draw_mermaid()
     # The page's own colors; and what is drawn twice with the same words once.
     drawn = re.sub(r"\A---\n.*?---\n", "", drawn, flags=re.DOTALL)
     lines = [line for line in drawn.splitlines() if not line.lstrip().startswith("classDef")]
