@@ -54,8 +54,10 @@ class Cleaner:
             return [self._of_list(item) for item in value]
         if isinstance(value, Mapping):
             lists = {key: value[key] for key in _LISTS if isinstance(value.get(key), list)}
-            rest = self._settings.redact({key: item for key, item in value.items() if key not in lists})
-            return {**rest, **{key: self.value(item) for key, item in lists.items()}} if lists else rest
+            rest = self._whole({key: item for key, item in value.items() if key not in lists})
+            if not lists or not isinstance(rest, Mapping):
+                return rest
+            return {**rest, **{key: self.value(item) for key, item in lists.items()}}
         return self._settings.redact(value)
 
     def attributes(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Cleaner:
             except (ValueError, RecursionError):
                 pass
             else:
-                return redact(json.dumps(self.value(parsed), ensure_ascii=False))
+                return json.dumps(self.value(parsed), ensure_ascii=False)
         return str(self._settings.redact(text))
 
     def _of_list(self, item: Any) -> Any:
@@ -102,7 +104,15 @@ class Cleaner:
         return self._settings.redact(item)
 
     def _clean_part(self, text: str) -> str:
-        return json.dumps(self._settings.redact(json.loads(text)), default=str)
+        return json.dumps(self._whole(json.loads(text)))
+
+    def _whole(self, value: Any) -> Any:
+        """A value that is redacted as such, and as it is written: a secret is also known by the name before it."""
+        text = redact(json.dumps(self._settings.redact(value), default=str, ensure_ascii=False))
+        try:
+            return json.loads(text)
+        except ValueError:  # a secret ended where the text was escaped
+            return text
 
 
 def _holds_text(value: Any) -> bool:
