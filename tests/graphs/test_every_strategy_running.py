@@ -14,8 +14,10 @@ from every_support import ANSWER, ASKED, NAMES, WITH_TOOLS, Actor, made
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command
 from stream_support import Streams, of
-from support import CLOSING, Way, assert_acceptable, assert_ended, both_ways, lookup, question, run, thread
+from support import CLOSING, Way, assert_acceptable, assert_ended, both_ways, lookup, pending, question, run, thread
 
 from taograph import Context, Limits, checkpoints, tool
 from taograph.cancel import Cancellation
@@ -143,6 +145,44 @@ def test_a_run_that_a_limit_ended_goes_on(way: Way, name: str, limit: str) -> No
     # A step of a plan that was cut is begun anew, with what it had found; the router decides anew.
     more_turns = {"plan_execute": 2, "router": 1}.get(name, 0)
     assert len(model.requests) - closings(model) <= len(undisturbed.requests) + more_turns
+
+
+@both_ways
+@with_tools
+def test_a_person_is_asked_within_a_graph_of_others(way: Way, name: str) -> None:
+    model = Actor()
+    outer = (
+        StateGraph(MessagesState)
+        .add_node("agent", made(name, model, [lookup], approve=["lookup"]))
+        .add_node("after", lambda state: {"messages": [("user", "Thanks.")]})
+        .add_edge(START, "agent")
+        .add_edge("agent", "after")
+        .add_edge("after", END)
+        .compile(checkpointer=InMemorySaver())
+    )
+    result = run(way, outer, question(ASKED), thread())
+    for answer in ("approve", {"decision": "edit", "args": {"name": "Cy"}}):
+        waiting = pending(result)
+        assert {one.value["tool"] for one in waiting} == {"lookup"}
+        result = run(way, outer, Command(resume={waiting[0].id: answer}), thread())
+    assert not pending(result)
+    assert_acceptable(result["messages"])
+    assert [m.text for m in result["messages"]][-2:] == [ANSWER, "Thanks."]
+    observed = [m.text for m in result["messages"] if m.type == "tool"]
+    assert sum("Cy is in the book" in text for text in observed) == 1
+    assert len(observed) == 2
+
+
+@both_ways
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "router"])
+def test_each_is_run_by_the_router(way: Way, name: str) -> None:
+    model = Actor()
+    result = run(way, STRATEGIES["router"](model, [lookup], strategies=[name]), question(ASKED))
+    assert_ended(result, "final", model)
+    assert (result["answer"], result["stop"]["detail"]) == (ANSWER, f"{name} answered")
+    (child,) = result["children"]
+    assert {**child["spent"], "seconds": 0} == {**result["spent"], "seconds": 0}
+    assert child["stop"]["step"] == result["stop"]["step"]
 
 
 # Cut short
