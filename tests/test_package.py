@@ -37,6 +37,7 @@ LONG_FILES: dict[str, str] = {
     "tests/graphs/test_structured.py": "every form of answer through the same few helpers",
     "tests/graphs/test_approval.py": "every form of answer to a question, through the same few helpers",
     "tests/graphs/test_effects.py": "every way in which a call is left, through the same few helpers",
+    "tests/graphs/test_dag.py": "when each call of a plan begins, through the same few helpers",
     "tests/graphs/test_one_writer_databases.py": "the same scenes on two databases and in several processes",
     "tests/graphs/test_text_prompts.py": "every shape of tool in every language",
     "tests/graphs/test_window.py": "long runs, through the same scripted model",
