@@ -80,7 +80,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if name.startswith(("LANGSMITH_", "LANGCHAIN_", "TAOGRAPH_", "OTEL_")):
             monkeypatch.delenv(name)
     monkeypatch.setattr(run_trees, "_CLIENT", None)
-    langsmith.utils.get_env_var.cache_clear()
+    forget()
     yield
     client = run_trees._CLIENT
     if client is not None:
@@ -88,7 +88,13 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     telemetry.disable()
     telemetry._said.clear()
     telemetry._once.said = False
+    forget()
+
+
+def forget() -> None:
+    """What the client remembers of its variables."""
     langsmith.utils.get_env_var.cache_clear()
+    langsmith.utils.get_tracer_project.cache_clear()
 
 
 @pytest.fixture
