@@ -32,3 +32,18 @@ def test_a_limit_that_is_not_said_is_the_strategys_own(tao: Any, given: list[str
     told = [json.loads(line) for line in done.out.splitlines()]
     assert (told[0]["limits"]["steps"], told[0]["limits"]["seconds"]) == limits
     assert told[-1]["text"] == "It is 8."
+
+
+def test_a_thread_shows_what_each_step_was(tao: Any) -> None:
+    with FakeOpenAI([PLANS, "The sum is 4.", "Doubled, 8.", ANSWERS]) as server:
+        options = ["--graph", "plan_execute", "--model", f"{server.url}#fake", "--thread", "sums"]
+        assert tao("run", "Twice 2+2?", *options).code == 0
+    shown = tao("threads", "show", "sums").out.splitlines()
+    told = [
+        "Instructions: Step 1: add",
+        "Thought: The sum is 4.",
+        "Instructions: Step 2: double it",
+        "Answer: It is 8.",
+    ]
+    assert [line for line in shown if line in told] == told
+    assert not any(line.startswith("Again: step") for line in shown)

@@ -16,8 +16,8 @@ def told(messages: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
         messages: The messages.
 
     Yields:
-        ``question``, ``thought``, ``action``, ``observation``, ``retry`` and ``answer``, with the fields that a run's
-        events of these names have, as far as messages hold them.
+        ``question``, ``instructions``, ``thought``, ``action``, ``observation``, ``retry`` and ``answer``, with the
+        fields that a run's events of these names have, as far as messages hold them.
     """
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -32,6 +32,8 @@ def told(messages: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
             case HumanMessage() if not is_feedback(message):
                 step = 0
                 yield {"type": "question", "step": step, "text": str(message.text)}
+            case HumanMessage() if feedback_kind(message) == "step":  # of a plan: nothing is tried again
+                yield {"type": "instructions", "step": step, "text": str(message.text)}
             case HumanMessage():
                 yield {"type": "retry", "step": step, "reason": feedback_kind(message), "detail": str(message.text)}
             case AIMessage():
