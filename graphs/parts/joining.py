@@ -14,6 +14,7 @@ from langchain_core.tools import BaseTool
 from taograph.graphs.parts.call_arguments import short
 from taograph.graphs.parts.planned import Planned, Results, in_words
 from taograph.graphs.parts.tasks import THOUGHT
+from taograph.graphs.protocols.parser import parse_step
 from taograph.graphs.protocols.text_labels import as_data
 from taograph.graphs.protocols.text_tools import OfferedTool, argument_lines, compact, offered_tool
 from taograph.tools.results import READ_RESULT
@@ -59,6 +60,7 @@ JOIN_AGAIN = "This cannot be read: {problem} Reply once more, and end with Finis
 
 _DECISION = re.compile(r"^\W*(?:Action\W{0,3}[:：])\W*(?P<what>Finish|Replan)\b[ \t]*(?P<open>[(\[:]?)", re.I | re.M)
 _ACTION = re.compile(r"^\W*Action\W{0,3}[:：]\s*(?=\S)", re.IGNORECASE | re.MULTILINE)
+_FINAL = re.compile(r"^\W*Final Answer\W{0,3}[:：]", re.IGNORECASE | re.MULTILINE)
 _BARE_DECISION = re.compile(r"^\W*(?P<what>Finish|Replan)[ \t]*(?P<open>[(\[])", re.IGNORECASE | re.MULTILINE)
 
 
@@ -140,6 +142,8 @@ def read_join(text: str, *, may_replan: bool) -> Joined:
     """
     found = _DECISION.search(text) or _BARE_DECISION.search(text)
     if found is None:
+        if parse_step(text).kind == "final" and _FINAL.search(text):  # as the loop has it: read as its answers are
+            return Joined(False, "", "")
         label, other = THOUGHT.match(text), _ACTION.search(text)
         if label is None or other is None:
             return Joined(False, "", text[label.end() :].strip() if label else "")

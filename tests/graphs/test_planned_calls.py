@@ -286,6 +286,8 @@ def test_the_time_of_reading_tasks_grows_with_the_length(piece: str) -> None:
         ("Thought: t\nAction: Finish()", Joined(False, "t", "t")),
         ("Action: Finish(two\nlines (yes))", Joined(False, "", "two\nlines (yes)")),
         ("To finish (as planned) it is 4.", Joined(False, "", "")),
+        # As in the loop: the reply is read as its answers are.
+        ("Thought: a\nFinal Answer: 5 (five)", Joined(False, "", "")),
     ],
 )
 def test_what_the_joiner_decides(said: str, read: Joined) -> None:
