@@ -30,7 +30,7 @@ def names(tao: Any) -> list[str]:
 def diff(tao: Any, *more: str) -> dict[str, Any]:
     done = tao("trace", "diff", *names(tao), "--json", *more)
     found: dict[str, Any] = json.loads(done.out)
-    assert done.code == (0 if found["same"] else 3)
+    assert done.code == (0 if found["same"] else 1)
     return found
 
 
@@ -138,3 +138,12 @@ def test_erased_runs_are_counted_apart(tao: Any, runs: Runs) -> None:
     assert tao("trace", "erase", "--thread", "ada", "--yes").code == 0
     found = json.loads(tao("trace", "stats", "--json").out)
     assert (found["runs"], found["erased"]) == (1, 1)
+
+
+def test_what_cannot_be_compared_is_no_difference(tao: Any, runs: Runs, tmp_path: Path) -> None:
+    runs.record(LOOKS, "It is 1.")
+    assert tao("trace", "diff", "last", "nothing").code == 2
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    done = tao("trace", "diff", "last", "last", "--trace", elsewhere)
+    assert done.code == 2
+    assert "there is no trace at" in done.err

@@ -182,7 +182,7 @@ def test_doctor_shows_where_and_how(tao: Any, tmp_path: Path) -> None:
         return next(each for each in found if each["name"] == "trace")
 
     assert check()["detail"].endswith(
-        "/data/traces.sqlite; kept 180 days; without secrets and personal data; nothing recorded yet"
+        "/data/traces.sqlite; kept 190 days; without secrets and personal data; nothing recorded yet"
     )
     run(tao, TAOGRAPH_TRACE_DAYS="0", TAOGRAPH_TRACE_KEY="0123456789abcdef")
     told = check()

@@ -137,7 +137,7 @@ def run(  # noqa: PLR0917 - Typer calls it by keyword
 
     A run is kept where --thread names it, where --checkpoints (or TAOGRAPH_CHECKPOINTS) says where, or where it may
     have to wait for your approval; see `tao resume` and `tao threads`. A thread remembers its options: a later
-    question, or `tao resume`, needs none. What each run did is recorded, without secrets and personal data, for 180
+    question, or `tao resume`, needs none. What each run did is recorded, without secrets and personal data, for 190
     days, on this machine unless you say otherwise; see `tao trace`. --trace none records nothing.
 
     Ctrl-C ends the run with what it has, a second one quits. SIGTERM stops a run that is kept after the step at

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taograph.cli.console import show, table
+from taograph.cli.errors import CommandError
 from taograph.cli.text import clean, one_line, shorten
 from taograph.cli.trace_store import OfGraph, OfThread, Since, Url, opened, run_named, since_when
 from taograph.cli.trace_text import outcome
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from taograph.trace.reading import Run, Summary
     from taograph.trace.stats import Stats
 
-EXIT_SAME, EXIT_DIFFERENT = 0, 3
+EXIT_SAME, EXIT_DIFFERENT, EXIT_CANNOT = 0, 1, 2
 _MOST = 1_000
 _One = Annotated[str, typer.Argument(metavar="A", help='How the id of a run begins, or "last".', show_default=False)]
 _Other = Annotated[str, typer.Argument(metavar="B", help="The other.", show_default=False)]
@@ -37,18 +38,22 @@ def trace_diff(  # noqa: PLR0917 - Typer calls it by keyword
 
     Ids, times and what was spent are no differences; thoughts, actions, observations, answers and stops are.
 
-    Exit status: 0 they are the same, 3 they differ, 2 wrong usage, 1 error.
+    Exit status: 0 they are the same, 1 they differ, 2 they can't be compared.
 
     \b
     tao trace diff 70823d0e 4f11ab90
     tao trace diff 70823d0e last -v
     """
-    with opened(trace) as store:
-        from taograph.trace.aligning import align
-        from taograph.trace.reading import entries
+    try:
+        with opened(trace) as store:
+            from taograph.trace.aligning import align
+            from taograph.trace.reading import entries
 
-        runs = [run_named(store, given, thread=thread) for given in (a, b)]
-        found = align(*(entries(store, run) for run in runs))
+            runs = [run_named(store, given, thread=thread) for given in (a, b)]
+            found = align(*(entries(store, run) for run in runs))
+    except CommandError as error:
+        error.code = EXIT_CANNOT
+        raise
     same = found.first is None
     if json:
         typer.echo(dumps({"runs": [run.id for run in runs], **found.to_dict()}))

@@ -85,7 +85,7 @@ def trace_verify(
 def trace_purge(yes: _Yes = False, trace: Url = None) -> int:
     """Delete the traces whose date has come. What is left of each is a line in the log: how many events, which hash.
 
-    The date is set when a run begins: 180 days later, or TAOGRAPH_TRACE_DAYS. A run that may still go on is left to
+    The date is set when a run begins: 190 days later, or TAOGRAPH_TRACE_DAYS. A run that may still go on is left to
     the next time. Run this every day.
 
     \b

@@ -3,7 +3,7 @@
 =========================== ===========================================================================
 ``TAOGRAPH_TRACE``          Where traces are kept: ``sqlite:///path``, ``postgresql://…``, ``jsonl:folder``;
                             ``none`` records nothing.
-``TAOGRAPH_TRACE_DAYS``     Days after which a trace is to be deleted; 180 by default, ``none`` for never.
+``TAOGRAPH_TRACE_DAYS``     Days after which a trace is to be deleted; 190 by default, ``none`` for never.
 ``TAOGRAPH_TRACE_CONTENT``  ``0`` records shapes, sizes and hashes in the place of content.
 ``TAOGRAPH_TRACE_REDACT``   ``0`` takes out secrets only; by default personal data are taken out, too.
 ``TAOGRAPH_TRACE_KEY``      What the chain is signed with: 16 bytes or more.

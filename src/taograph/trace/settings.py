@@ -70,7 +70,7 @@ class Settings:
 
     redactor: Redact | None = None
     content: bool = True
-    keep_days: int | None = 180
+    keep_days: int | None = 190
     key: bytes | None = field(default=None, repr=False)
     on_error: OnError = "warn"
     _said: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
