@@ -4,42 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dag_support import fail, multiply, search
 from langchain_core.messages import AIMessage, ToolMessage
 
-from taograph import tool
 from taograph.graphs.rewoo import create_rewoo_graph
 from taograph.models import ScriptedModel
-
-
-@tool(effects="none")
-def search(query: str) -> str:
-    """Search for something.
-
-    Args:
-        query: What to search for.
-    """
-    return f"found <{query}>"
-
-
-@tool(effects="none")
-def multiply(first: int, second: int = 2) -> str:
-    """Multiply two numbers.
-
-    Args:
-        first: One.
-        second: The other.
-    """
-    return str(first * second)
-
-
-@tool(effects="none")
-def fail(query: str) -> str:
-    """Fail.
-
-    Args:
-        query: Anything.
-    """
-    raise RuntimeError(f"a secret about {query}")
 
 
 def plan(*steps: str) -> str:

@@ -88,3 +88,13 @@ def routed(
 def kinds_of(model: ScriptedModel) -> list[str]:
     """What each request was for, in order."""
     return [kind(request.messages) for request in model.requests]
+
+
+LOOP = ("direct", "react")
+HARD = "Who built the bridge?"
+STUCK = asks("same")
+
+
+def path(result: dict[str, Any]) -> list[str]:
+    """The strategies that were tried."""
+    return [hop["strategy"] for hop in result["hops"]]

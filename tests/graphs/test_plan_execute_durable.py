@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,6 @@ def send(to: str) -> str:
 @pytest.fixture(autouse=True)
 def nothing_sent() -> None:
     SENT.clear()
-
-
-@pytest.fixture
-def saver(tmp_path: Path) -> Iterator[Any]:
-    with checkpoints.open(f"sqlite:///{tmp_path}/runs.db") as opened:
-        yield opened
 
 
 def asking() -> Script:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,18 +13,12 @@ from plan_support import ASKED, COMPARED, Script, a_plan, act, asked_for, kind_o
 from pydantic import BaseModel
 from support import Way, assert_acceptable, assert_ended, both_ways, lookup, question, run, thread
 
-from taograph import Context, Limits, checkpoints, tool
+from taograph import Context, Limits, tool
 from taograph.cancel import Cancellation
 from taograph.graphs.plan_execute import create_plan_execute_graph
 from taograph.models import FlatPrice, ScriptedModel, set_price
 
 AGAIN: dict[str, Any] = {"messages": []}
-
-
-@pytest.fixture
-def saver(tmp_path: Path) -> Iterator[Any]:
-    with checkpoints.open(f"sqlite:///{tmp_path}/runs.db") as opened:
-        yield opened
 
 
 def looks(name: str, times: int) -> list[Any]:

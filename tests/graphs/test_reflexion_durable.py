@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,6 @@ from taograph.graphs.loop import session
 from taograph.graphs.reflexion import create_reflexion_graph
 from taograph.models import ScriptedModel, call
 from taograph.tools.person import ask_person
-
-
-@pytest.fixture
-def saver(tmp_path: Path) -> Iterator[Any]:
-    with checkpoints.open(f"sqlite:///{tmp_path}/runs.db") as opened:
-        yield opened
-
 
 # Going on
 

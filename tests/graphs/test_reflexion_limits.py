@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,16 +26,9 @@ from support import (
     thread,
 )
 
-from taograph import Cancellation, Context, Limits, checkpoints
+from taograph import Cancellation, Context, Limits
 from taograph.graphs.reflexion import create_reflexion_graph
 from taograph.models import FlatPrice, ScriptedModel, call, set_price
-
-
-@pytest.fixture
-def saver(tmp_path: Path) -> Iterator[Any]:
-    with checkpoints.open(f"sqlite:///{tmp_path}/runs.db") as opened:
-        yield opened
-
 
 # Limits are shared
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.types import Command
 from plan_support import Script
-from router_support import UNSURE, kinds_of, routed
+from router_support import HARD, LOOP, UNSURE, kinds_of, path, routed
 from support import (
     Counting,
     Way,
@@ -27,29 +26,11 @@ from support import (
 )
 
 from taograph import Cancellation, Context, Limits, checkpoints, tool
-from taograph.graphs.loop import session
 from taograph.graphs.router import create_router_graph
 from taograph.models import ScriptedModel, call
 from taograph.tools.person import ask_person
 
-LOOP = ("direct", "react")
-HARD = "Who built the bridge?"
-STUCK = asks("same")
-
-
-def path(result: dict[str, Any]) -> list[str]:
-    return [hop["strategy"] for hop in result["hops"]]
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_FIRST_PAUSE", 0.0)
-
-
-@pytest.fixture
-def saver(tmp_path: Path) -> Iterator[Any]:
-    with checkpoints.open(f"sqlite:///{tmp_path}/runs.db") as opened:
-        yield opened
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 # Going on

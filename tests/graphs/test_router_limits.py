@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel
-from router_support import UNSURE, direct, kinds_of, routed
+from router_support import HARD, LOOP, STUCK, UNSURE, direct, kinds_of, path, routed
 from stream_support import Streams, of
 from support import (
     Way,
@@ -24,29 +22,11 @@ from support import (
     run,
 )
 
-from taograph import Cancellation, Context, Limits, checkpoints
-from taograph.graphs.loop import session
+from taograph import Cancellation, Context, Limits
 from taograph.graphs.router import create_router_graph
 from taograph.models import FlatPrice, ScriptedModel, call, set_price
 
-LOOP = ("direct", "react")
-HARD = "Who built the bridge?"
-STUCK = asks("same")
-
-
-def path(result: dict[str, Any]) -> list[str]:
-    return [hop["strategy"] for hop in result["hops"]]
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_FIRST_PAUSE", 0.0)
-
-
-@pytest.fixture
-def saver(tmp_path: Path) -> Iterator[Any]:
-    with checkpoints.open(f"sqlite:///{tmp_path}/runs.db") as opened:
-        yield opened
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 # Limits are shared over the hops
