@@ -22,7 +22,7 @@ from taograph.graphs.loop.options import Model, Options, Tools, agent_of, compil
 from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
 from taograph.graphs.loop.state import ActInput, Input, Output
-from taograph.graphs.loop.trajectory import feedback, instructed
+from taograph.graphs.loop.trajectory import instructed
 from taograph.graphs.loop.waves import once_more, sends, wave
 from taograph.graphs.parts.chain_of_thought import as_answer, thought_and_answer
 from taograph.graphs.parts.joining import JOIN_AGAIN, Joined, join_request, read_join, tasks_request
@@ -102,14 +102,7 @@ def create_dag_graph(
             here.send_back(f"Plan again: {joined.text}", "replan")
             return {}
         thought, answer = (joined.thought, joined.text) if joined.text else thought_and_answer(reply)
-        said = as_answer(reply, thought, answer)
-        here.session.messages.append(said)
-        here.tell_thought(said)
-        found = yield from here.objection_to(answer)
-        if not found.text:
-            return {"stop": here.stop("final", "; ".join(["the model answered", *found.notes])), "answer": answer}
-        here.session.messages.append(feedback(found.text, found.kind))
-        return {}
+        return (yield from here.answered(as_answer(reply, thought, answer)))
 
     def ended(state: PlannedState) -> Literal["finish", "__end__"] | None:
         if state.get("stop") is None:

@@ -89,13 +89,9 @@ def create_direct_graph(
                     with suppress(Ended):  # then what it said is the answer
                         read = yield from here.ask_text([*talk, reply, feedback(CONCLUDE, "think")])
                         reply, thought, answer = read, answer, thought_and_answer(read)[1]
-            said = as_answer(reply, thought, answer)
-            here.session.messages.append(said)
-            here.tell_thought(said)
-            found = yield from here.objection_to(answer)
-            if not found.text:
-                return {"stop": here.stop("final", "; ".join(["the model answered", *found.notes])), "answer": answer}
-            here.session.messages.append(feedback(found.text, found.kind))
+            ended = yield from here.answered(as_answer(reply, thought, answer))
+            if ended:
+                return ended
 
     def route(state: State) -> Literal["finish", "__end__"]:
         return "__end__" if state["run"]["done"] else "finish"

@@ -23,7 +23,7 @@ from taograph.graphs.loop.origin import a_strategy
 from taograph.graphs.loop.stage import Stage, stage
 from taograph.graphs.loop.state import ActInput, Input, Output
 from taograph.graphs.loop.subruns import Branch, branch
-from taograph.graphs.loop.trajectory import feedback, feedback_kind, instructed
+from taograph.graphs.loop.trajectory import feedback_kind, instructed
 from taograph.graphs.loop.waves import once_more, sends, wave
 from taograph.graphs.parts.chain_of_thought import as_answer, thought_and_answer
 from taograph.graphs.parts.evidence import (
@@ -113,15 +113,7 @@ def create_rewoo_graph(
         reply = yield from here.ask_text(
             instructed(here.conversation, request, "solve"), model=bound.model, price=bound.price
         )
-        thought, answer = thought_and_answer(reply)
-        said = as_answer(reply, thought, answer)
-        here.session.messages.append(said)
-        here.tell_thought(said)
-        found = yield from here.objection_to(answer)
-        if not found.text:
-            return {"stop": here.stop("final", "; ".join(["the model answered", *found.notes])), "answer": answer}
-        here.session.messages.append(feedback(found.text, found.kind))
-        return {}
+        return (yield from here.answered(as_answer(reply, *thought_and_answer(reply))))
 
     def planned(state: PlannedState) -> Literal["work", "finish", "__end__"]:
         if state.get("stop") is None:

@@ -314,6 +314,25 @@ class Stage(Asker):
             notes += [note for note in (found.note, found.text and f"verify still objects: {found.text}") if note]
         return Objection(notes=tuple(notes))
 
+    def answered(self, said: AIMessage, how: str = "the model answered") -> Steps[dict[str, Any]]:
+        """Give the model's answer; where something stands against it, the model is told.
+
+        Args:
+            said: The answer, as it is stored.
+            how: How it came about, for the stop's detail.
+
+        Returns:
+            What ends the run; nothing where it goes on.
+        """
+        self.session.messages.append(said)
+        self.tell_thought(said)
+        answer = str(said.text)
+        found = yield from self.objection_to(answer)
+        if found.text:
+            self.session.messages.append(feedback(found.text, found.kind))
+            return {}
+        return {"stop": self.stop("final", "; ".join([how, *found.notes])), "answer": answer}
+
     def _objects(self, text: str, kind: str) -> Objection:
         self.session.teller.tell("retry", reason=kind, detail=text)
         return Objection(text, kind)
