@@ -37,6 +37,7 @@ class Trace:
         asked: Ids of the questions to a person that are recorded.
         open_calls: Calls without a result, of graphs that do not tell them.
         waits: Whether it waits for a person.
+        depth: Nodes around it, where the graph is part of one that is not recorded here.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Trace:
     asked: set[str] = field(default_factory=set)
     open_calls: set[str] = field(default_factory=set)
     waits: bool = False
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +134,30 @@ def tool_name(tool: Any) -> str:
     return str((function if isinstance(function, Mapping) else tool).get("name") or "")
 
 
-def task_in(parent: tuple[str, ...], metadata: Mapping[str, Any]) -> tuple[str, ...]:
+def depth_in(metadata: Mapping[str, Any]) -> int:
+    """How many nodes a run of LangChain's is in."""
+    ns = metadata.get("langgraph_checkpoint_ns")
+    return str(ns).count("|") + 1 if ns else 0
+
+
+def path_in(parent: Place, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the nodes down to the graph that a run of LangChain's is in, from the outermost that is recorded."""
+    ns = metadata.get("langgraph_checkpoint_ns")
+    if not ns:
+        return parent.path
+    return tuple(part.partition(":")[0] for part in str(ns).split("|")[parent.trace.depth : -1])
+
+
+def task_in(parent: Place, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """The nodes that a run of LangChain's is in, from the outermost graph down: ``sample[2]`` is the third of those
     that were sent. Unlike LangGraph's ids they are the same when the graph runs once more.
     """
     ns, name = metadata.get("langgraph_checkpoint_ns"), metadata.get("langgraph_node")
     if not ns or not name:
-        return parent
+        return parent.task
     path = tuple(metadata.get("langgraph_path") or ())
     own = f"{name}[{path[1]}]" if path and "push" in str(path[0]) else str(name)
-    return (*parent[: str(ns).count("|")], own)
+    return (*parent.task[: max(0, depth_in(metadata) - 1 - parent.trace.depth)], own)
 
 
 def given_in(inputs: Any) -> dict[str, Any]:

@@ -25,11 +25,13 @@ from taograph.trace.messages import RequestHasher, message_dict, text_size
 from taograph.trace.places import (
     Place,
     Trace,
+    depth_in,
     given_in,
     is_new,
     model_of,
     now,
     on_a_loop,
+    path_in,
     plain_input,
     task_in,
     tool_name,
@@ -79,13 +81,12 @@ class Recorder(GraphCallbackHandler):
         metadata = kwargs.get("metadata") or {}
         parent = self._places.get(parent_run_id) if parent_run_id else None
         if parent is None:
-            trace = self._open(run_id, metadata, kwargs.get("name") or "", inputs)
-            self._places[run_id] = Place(trace, None, ())
+            if not self._is_told(run_id, parent_run_id):
+                trace = self._open(run_id, metadata, kwargs.get("name") or "", inputs)
+                self._enter(run_id, Place(trace, None, ()))
             return
-        task = task_in(parent.task, metadata)
-        ns = metadata.get("langgraph_checkpoint_ns")
-        path = tuple(part.partition(":")[0] for part in str(ns).split("|")[:-1]) if ns else parent.path
-        self._places[run_id] = Place(parent.trace, parent_run_id, path, parent.step, parent.run, task=task)
+        path, task = path_in(parent, metadata), task_in(parent, metadata)
+        self._enter(run_id, Place(parent.trace, parent_run_id, path, parent.step, parent.run, task=task))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """It ended."""
@@ -213,6 +214,8 @@ class Recorder(GraphCallbackHandler):
         self, run_id: UUID, parent_run_id: UUID | None, request: Sequence[BaseMessage], model: str, tools: list[str]
     ) -> None:
         parent = self._places.get(parent_run_id) if parent_run_id else None
+        if parent is None and self._is_told(run_id, parent_run_id):
+            return
         if parent is None:  # a model that is called alone
             trace = self._open(run_id, {}, "model", None)
             parent = Place(trace, None, ())
@@ -222,7 +225,7 @@ class Recorder(GraphCallbackHandler):
             step = trace.steps[within] = trace.steps.get(within, 0) + 1
         about = {"call": str(run_id), "model": model}
         place = Place(trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about, parent.task)
-        self._places[run_id] = place
+        self._enter(run_id, place)
         new = [m for m in request if isinstance(m, SystemMessage | HumanMessage)]
         told = [message_dict(m) for m in new if is_new(trace.seen, m)]
         self._write(
@@ -297,8 +300,9 @@ class Recorder(GraphCallbackHandler):
             return
         about = {"id": kwargs.get("tool_call_id"), "tool": (serialized or {}).get("name") or kwargs.get("name") or ""}
         step = parent.step or max(parent.trace.steps.values(), default=0)
-        self._places[run_id] = Place(
-            parent.trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about, parent.task
+        began = time.monotonic()
+        self._enter(
+            run_id, Place(parent.trace, parent_run_id, parent.path, step, parent.run, began, about, parent.task)
         )
         self._count(parent.trace, tool_calls=1)
 
@@ -320,7 +324,9 @@ class Recorder(GraphCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It failed."""
         place = self._leave(run_id)
-        if place is not None and not isinstance(error, GraphBubbleUp):
+        if place is not None and isinstance(error, GraphBubbleUp):
+            self._count(place.trace, tool_calls=-1)  # it asks a person, and is called again when they have answered
+        elif place is not None:
             self._write(place, "tool_failed", {**place.about, "error": type(error).__name__, "text": str(error)})
 
     # What they have in common
@@ -342,8 +348,19 @@ class Recorder(GraphCallbackHandler):
         parent = self._places.get(place.parent)
         return parent is not None and (parent.parent is None or parent.parent not in self._ours)
 
+    def _is_told(self, run_id: UUID, parent_run_id: UUID | None) -> bool:
+        """Whether another recorder tells of it at the same place: a graph that is recorded in one that is."""
+        told = self.writer.told
+        return run_id in told or (parent_run_id is not None and parent_run_id in told)
+
+    def _enter(self, run_id: UUID, place: Place) -> None:
+        self._places[run_id] = place
+        self.writer.told[run_id] = self
+
     def _leave(self, run_id: UUID) -> Place | None:
         self._ours.discard(run_id)
+        if self.writer.told.get(run_id) is self:
+            del self.writer.told[run_id]
         return self._places.pop(run_id, None)
 
     def _open(self, run_id: UUID, metadata: Mapping[str, Any], graph: str, inputs: Any) -> Trace:
@@ -355,7 +372,8 @@ class Recorder(GraphCallbackHandler):
             "resumes": False,
             **given_in(inputs),
         }
-        return Trace(str(run_id), None if thread is None else str(thread), user_of(metadata), "", start)
+        thread = None if thread is None else str(thread)
+        return Trace(str(run_id), thread, user_of(metadata), "", start, depth=depth_in(metadata))
 
     def _begin(self, trace: Trace) -> None:
         start, trace.start = trace.start, None

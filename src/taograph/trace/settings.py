@@ -30,6 +30,7 @@ _OPEN = frozenset((
     "task", "kinds", "code",
 ))
 # fmt: on
+_HASHES = ("input", "request")
 
 
 def hide_secrets(value: Any) -> Any:
@@ -111,7 +112,9 @@ class Settings:
         if self.content:
             told = self.redact(dict(content))
             return told if isinstance(told, dict) else {"withheld": str(told)}
-        return {name: self.redact(value) if name in _OPEN else self.shape(value) for name, value in content.items()}
+        made = {name: self.redact(value) if name in _OPEN else self.shape(value) for name, value in content.items()}
+        # What a hash is of could be guessed, where nothing but the hash is there.
+        return made | {name: self._keyed(str(made[name])) for name in _HASHES if name in made}
 
     def shape(self, value: Any) -> Any:
         """What is told of a value whose content is not recorded: its form, its size and a keyed hash."""
@@ -125,5 +128,7 @@ class Settings:
             case _:
                 text = str(value)
                 kind = "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "value"
-                digest = hmac.new(self.key or self._salt, text.encode("utf-8", "replace"), sha256).hexdigest()
-                return {kind: len(text), "hash": digest[:32]}
+                return {kind: len(text), "hash": self._keyed(text)[:32]}
+
+    def _keyed(self, text: str) -> str:
+        return hmac.new(self.key or self._salt, text.encode("utf-8", "replace"), sha256).hexdigest()

@@ -122,10 +122,13 @@ class _Teller:
     def run_started(self, told: _Told, names: _Names) -> _Said:
         """The question; or that the run goes on, in another call of the graph."""
         if names.began:
-            yield "Going on", names.time[:19].replace("T", " ") + " UTC"
+            time = names.time[:19].replace("T", " ")
+            yield "Going on", f"{time} UTC" if time else "in another call"
         elif not told.get("path") and told.get("question") and not told.get("resumes"):
             yield "Question", text_of(told["question"])
         names.began = True
+        if told.get("resume") is not None and not names.tells_answers:
+            yield "Answered", text_of(told["resume"])
 
     def model_asked(self, told: _Told, names: _Names) -> _Said:
         """The question, where nothing else tells it; what else is sent, where that is wanted."""
@@ -166,11 +169,11 @@ class _Teller:
         key = str(told.get("run")), _path(told), step_of(told), str(told.get("id"))
         if key not in self._told:
             self._told.add(key)
-            yield f"Action {names.call(told)}", call(told)
+            yield f"Action{names.call(told)}", call(told)
 
     def tool_failed(self, told: _Told, names: _Names) -> _Said:
         """What the tool raised, which the model was not shown."""
-        yield f"Failed {names.call(told)}", f"{told.get('tool')}: {told.get('error')}: {text_of(told.get('text'))}"
+        yield f"Failed{names.call(told)}", f"{told.get('tool')}: {told.get('error')}: {text_of(told.get('text'))}"
 
     def observation(self, told: _Told, names: _Names) -> _Said:
         """What the model was shown."""
@@ -178,7 +181,7 @@ class _Teller:
         text, size = text_of(told.get("text")), told.get("size")
         if told.get("handle") is not None and isinstance(size, int):
             text += f"\n(the model was shown a part of {size:,} characters)"
-        yield f"Observation {names.call(told)}{failed}", text
+        yield f"Observation{names.call(told)}{failed}", text
 
     def approval_asked(self, told: _Told, names: _Names) -> _Said:
         """What a person is asked."""
@@ -196,11 +199,11 @@ class _Teller:
         why = f": {text_of(told['reason'])}" if told.get("reason") else ""
         match told.get("decision"):
             case "reject":
-                yield f"Rejected {names.call(told)}", f"{told.get('tool')}{by}{why}"
+                yield f"Rejected{names.call(told)}", f"{told.get('tool')}{by}{why}"
             case "edit":
-                yield f"Approved {names.call(told)}", f"{call(told)}, changed{by}{why}"
+                yield f"Approved{names.call(told)}", f"{call(told)}, changed{by}{why}"
             case _:
-                yield f"Approved {names.call(told)}", f"{call(told)}{by}{why}"
+                yield f"Approved{names.call(told)}", f"{call(told)}{by}{why}"
 
     def retry(self, told: _Told, names: _Names) -> _Said:
         """Why the model is asked again."""
@@ -258,6 +261,7 @@ class _Names:
     Attributes:
         asks: Whether the question is told.
         began: Whether the run has begun.
+        tells_answers: Whether the graph tells what persons answered.
         time: Of the event at hand.
     """
 
@@ -266,10 +270,12 @@ class _Names:
         self._texts: set[str] = set()
         self._plans: set[int] = set()
         self.asks, self.began, self.time = bool(_question(block)), False, ""
+        self.tells_answers = False
         for event in block.items:
             if isinstance(event, _Block) or event.content is None:
                 continue
             told, step = event.content, step_of(event.content)
+            self.tells_answers |= event.type == "run_started" and "question" in told
             if event.type in ("action", "observation"):
                 calls = self._calls.setdefault(step, [])
                 if told.get("id") not in calls:
@@ -280,12 +286,12 @@ class _Names:
                 self._plans.add(step)
 
     def call(self, told: _Told) -> str:
-        """The number of a call."""
+        """The number of a call; nothing where the graph does not tell it, as when it goes on."""
         step = step_of(told)
         calls = self._calls.get(step, [])
-        if len(calls) < 2 or told.get("id") not in calls:
-            return f"{step}"
-        return f"{step}{_letter(calls.index(told.get('id')))}"
+        if len(calls) < 2 or not step or told.get("id") not in calls:
+            return _at(told)
+        return f" {step}{_letter(calls.index(told.get('id')))}"
 
     def is_only_here(self, message: _Told, told: _Told) -> bool:
         """Whether no thought, action, answer or plan tells what a model replied."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from uuid import UUID
 
 from taograph.redaction import redact
 from taograph.trace.chain import Draft, Sealer
@@ -68,10 +69,12 @@ class Writer:
 
     Attributes:
         lost: How many events could not be written.
+        told: Who tells of which run of LangChain's: what is recorded twice at one place is told of once.
     """
 
     def __init__(self, url: str, sealer: Sealer, on_error: OnError) -> None:
         self.lost = 0
+        self.told: dict[UUID, object] = {}
         self._url, self._sealer, self._on_error = url, sealer, on_error
         self._gaps: dict[str, _Gap] = {}
         self._begin_anew()

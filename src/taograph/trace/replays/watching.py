@@ -23,6 +23,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.events: list[Happened] = []
+        self.told: dict[UUID, object] = {}
         self._lock = threading.Lock()
         self._done: Future[None] = Future()
         self._done.set_result(None)
