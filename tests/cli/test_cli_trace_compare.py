@@ -147,3 +147,22 @@ def test_what_cannot_be_compared_is_no_difference(tao: Any, runs: Runs, tmp_path
     done = tao("trace", "diff", "last", "last", "--trace", elsewhere)
     assert done.code == 2
     assert "there is no trace at" in done.err
+
+
+def test_whether_runs_are_the_same_is_not_known_of_what_is_not_recorded(tao: Any, runs: Runs) -> None:
+    runs.record("yes", content=False)
+    runs.record("not", content=False)
+    done = tao("trace", "diff", *names(tao))
+    assert done.code == 2
+    assert "can't be known: what one of them said was not recorded" in done.out
+    told = json.loads(tao("trace", "diff", *names(tao), "--json").out)
+    assert told["same"] is None
+    assert told["first"] is None
+
+
+def test_nor_of_what_was_erased(tao: Any, runs: Runs) -> None:
+    runs.record("yes")
+    assert tao("trace", "erase", "last", "--yes").code == 0
+    done = tao("trace", "diff", "last", "last")
+    assert done.code == 2
+    assert "can't be known: what one of them said was erased" in done.out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,14 @@ def test_without_content_no_hash_can_be_guessed(recorded: Recorded, tmp_path: Pa
     for kind, name in (("run_started", "input"), ("model_asked", "request")):
         assert len(of_type(kept, kind)[0][name]) == 64
         assert of_type(kept, kind)[0][name] != of_type(guessed, kind)[0][name]
+
+
+def test_no_message_is_held_on_to(recorded: Recorded) -> None:
+    model = says("Well.")
+    made = trace.handlers(recorded.url)
+    create_react_graph(model, [look]).invoke(QUESTION, {"callbacks": list(made)})
+    asked = [weakref.ref(message) for message in model.requests[0].messages]
+    model.requests.clear()
+    recorded.one()
+    gc.collect()
+    assert [each() for each in asked] == [None]

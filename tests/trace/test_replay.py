@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 from replay_support import QUESTION, Records, World, asks, says
 
@@ -324,3 +325,16 @@ def test_models_and_tools_beside_a_replay_are_left_alone(records: Records, world
     assert beside == ["Beside."]
     assert world.calls == ["look 1", "look 7"]
     assert ScriptedModel(replies=["as ever"]).invoke("?").text == "as ever"
+
+
+def test_a_recorded_graph_in_the_replayed_one_is_not_recorded_again(records: Records) -> None:
+    def make() -> Any:
+        inner = records.loop(asks(1), "One.")
+        return StateGraph(MessagesState).add_node("inner", inner).add_edge(START, "inner").compile()
+
+    records.of(make()).invoke(QUESTION)
+    with records.store() as store:
+        before = store.traces()
+    records.same(graph=make())
+    with records.store() as store:
+        assert store.traces() == before

@@ -181,6 +181,7 @@ def test_a_change_after_a_person_was_asked(tmp_path: Path, world: World) -> None
         ("observation:=x", "cannot be changed"),
         ("reply:last=x", "a reply is named by its step"),
         ("window=inf", "give a number"),
+        ("window=100", "give the model's window in tokens, 512 or more"),
     ],
 )
 def test_a_change_that_can_not_be_read_says_how_it_is_written(said: str, complaint: str) -> None:

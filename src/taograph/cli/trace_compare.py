@@ -38,7 +38,7 @@ def trace_diff(  # noqa: PLR0917 - Typer calls it by keyword
 
     Ids, times and what was spent are no differences; thoughts, actions, observations, answers and stops are.
 
-    Exit status: 0 they are the same, 1 they differ, 2 they can't be compared.
+    Exit status: 0 they are the same, 1 they differ, 2 that can't be known.
 
     \b
     tao trace diff 70823d0e 4f11ab90
@@ -54,12 +54,11 @@ def trace_diff(  # noqa: PLR0917 - Typer calls it by keyword
     except CommandError as error:
         error.code = EXIT_CANNOT
         raise
-    same = found.first is None
     if json:
         typer.echo(dumps({"runs": [run.id for run in runs], **found.to_dict()}))
     else:
         _show_diff(runs, found, verbose=verbose)
-    return EXIT_SAME if same else EXIT_DIFFERENT
+    return {True: EXIT_SAME, False: EXIT_DIFFERENT, None: EXIT_CANNOT}[found.same]
 
 
 def trace_stats(
@@ -96,7 +95,9 @@ def trace_stats(
 def _show_diff(runs: list[Run], found: Alignment, *, verbose: bool) -> None:
     for name, run, summary in zip("AB", runs, (found.a, found.b), strict=True):
         typer.echo(f"{name}: {run.id} · {one_line(run.graph, 40)} · {one_line(summary.question, 100)}")
-    if found.first is None:
+    if found.same is None:
+        typer.echo(f"\nWhether they are the same can't be known: {found.unknown}.")
+    elif found.same:
         typer.echo(f"\nThe same, from the question to the end: {count(found.count('same'), 'step')}.")
     for first, said in zip(_first(found), ("First difference", "Then"), strict=False):
         what = "" if first.where == f"the {first.what}" else f", {first.what}"

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from taograph.trace.chain import Entry
-from taograph.trace.reading import Summary, summarize
+from taograph.trace.reading import Summary, is_shape, summarize
 from taograph.trace.showing import Line, lines
 
 QUESTION = "the question"
@@ -86,11 +86,13 @@ class Alignment:
         a: What the first came to.
         b: What the second came to.
         pairs: Their steps, in order.
+        unknown: What of them is not known, so that nobody can say that they are the same; empty where all is.
     """
 
     a: Summary
     b: Summary
     pairs: tuple[Pair, ...] = field(default_factory=tuple)
+    unknown: str = ""
 
     @property
     def differences(self) -> Iterator[Difference]:
@@ -102,6 +104,13 @@ class Alignment:
         """The first difference; None where there is none."""
         return next(self.differences, None)
 
+    @property
+    def same(self) -> bool | None:
+        """Whether they are the same; None where that can't be known."""
+        if self.first is not None:
+            return False
+        return None if self.unknown else True
+
     def count(self, how: How) -> int:
         """How many steps there are of a kind, without the question and the end."""
         return sum(pair.how == how and (pair.a or pair.b or _NONE).name not in _EDGES for pair in self.pairs)
@@ -110,7 +119,8 @@ class Alignment:
         """For JSON."""
         first = self.first
         return {
-            "same": first is None,
+            "same": self.same,
+            "unknown": self.unknown,
             "first": None if first is None else first.to_dict(),
             "steps": {how: self.count(how) for how in ("same", "changed", "only_a", "only_b")},
             "a": self.a.to_dict(),
@@ -129,7 +139,18 @@ def align(a: Iterable[Entry], b: Iterable[Entry]) -> Alignment:
     """
     one, other = [*a], [*b]
     left, right = [*_moments(lines(one))], [*_moments(lines(other))]
-    return Alignment(summarize(one), summarize(other), tuple(_pairs(left, right)))
+    unknown = _unknown(one) or _unknown(other)
+    return Alignment(summarize(one), summarize(other), tuple(_pairs(left, right)), unknown)
+
+
+def _unknown(events: Iterable[Entry]) -> str:
+    """What is not known of a run."""
+    for event in events:
+        if event.content is None:
+            return "what one of them said was erased"
+        if any(map(is_shape, event.content.values())):
+            return "what one of them said was not recorded, only how long it was"
+    return ""
 
 
 def _moments(trajectory: Iterable[Line]) -> Iterator[Moment]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -60,35 +60,25 @@ class RequestHasher:
 
     Args:
         redact: What a message goes through first: a hash must not tell what was taken out.
-        size: How many messages are remembered.
     """
 
-    def __init__(self, redact: Callable[[Any], Any], size: int = 4096) -> None:
+    def __init__(self, redact: Callable[[Any], Any]) -> None:
         self._redact = redact
-        # By identity: messages never change, and the cache holds on to those it knows.
-        self._known = lru_cache(size)(self._hash)
+        # By identity: messages never change. None is held on to: what is known of it goes when it does.
+        self._known: dict[int, tuple[weakref.ref[BaseMessage], bytes]] = {}
 
     def __call__(self, request: Sequence[BaseMessage], tools: Sequence[str]) -> str:
         """SHA-256 of a request and the names of the tools that were offered, in hex."""
         whole = sha256("\0".join(tools).encode())
         for message in request:
-            whole.update(self._known(_Same(message)))
+            whole.update(self._hash(message))
         return whole.hexdigest()
 
-    def _hash(self, same: _Same) -> bytes:
-        return sha256(rfc8785.dumps(plain(self._redact(message_dict(same.message))))).digest()
-
-
-class _Same:
-    """A message, equal only to itself."""
-
-    __slots__ = ("message",)
-
-    def __init__(self, message: BaseMessage) -> None:
-        self.message = message
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.message is self.message
-
-    def __hash__(self) -> int:
-        return id(self.message)
+    def _hash(self, message: BaseMessage) -> bytes:
+        number, known = id(message), self._known
+        found = known.get(number)
+        if found is not None and found[0]() is message:
+            return found[1]
+        made = sha256(rfc8785.dumps(plain(self._redact(message_dict(message))))).digest()
+        known[number] = (weakref.ref(message, lambda gone: known.pop(number, None)), made)
+        return made

@@ -274,6 +274,15 @@ def step_of(told: Mapping[str, Any]) -> int:
     return int(number_in(told, "step"))
 
 
+def is_shape(value: Any) -> bool:
+    """Whether a value is what is recorded of another one where content is not."""
+    if not isinstance(value, Mapping):
+        return False
+    if set(value) in ({"text", "hash"}, {"number", "hash"}, {"value", "hash"}):
+        return isinstance(value["hash"], str) and len(value["hash"]) == 32
+    return any(is_shape(item) for item in value.values())
+
+
 def text_of(value: Any) -> str:
     """A value of an event as a person reads it: what was not recorded is told by its size."""
     match value:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -41,6 +42,9 @@ from taograph.trace.places import (
 )
 from taograph.trace.settings import Settings
 from taograph.trace.writing import Writer
+
+# Who tells of which run of LangChain's in a replay: a graph within it that is recorded is not recorded then.
+replayed: WeakValueDictionary[UUID, object] = WeakValueDictionary()
 
 
 class Recorder(GraphCallbackHandler):
@@ -350,8 +354,8 @@ class Recorder(GraphCallbackHandler):
 
     def _is_told(self, run_id: UUID, parent_run_id: UUID | None) -> bool:
         """Whether another recorder tells of it at the same place: a graph that is recorded in one that is."""
-        told = self.writer.told
-        return run_id in told or (parent_run_id is not None and parent_run_id in told)
+        runs = (run_id, parent_run_id)
+        return any(run in told for told in (self.writer.told, replayed) for run in runs if run is not None)
 
     def _enter(self, run_id: UUID, place: Place) -> None:
         self._places[run_id] = place

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 
+from taograph.graphs.loop.fitting import check_window
 from taograph.graphs.loop.limits import LIMIT_NAMES
 
 _FORMS = (
@@ -67,7 +68,9 @@ def read_change(said: str) -> Change:
     if left == "system_prompt":
         return Change("context", left, text, text)
     if left == "window":
-        return Change("context", left, text, _value(text, said))
+        window = _value(text, said)
+        check_window(window)
+        return Change("context", left, text, window)
     for kind in ("observation", "reply"):
         if left.startswith(f"{kind}:") and left.removeprefix(f"{kind}:"):
             name = left.removeprefix(f"{kind}:")

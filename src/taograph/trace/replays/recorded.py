@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from taograph.trace.reading import Run, runs
+from taograph.trace.reading import Run, is_shape, runs
 from taograph.trace.stores import Kept, Store
 
 Task = tuple[str, ...]
@@ -239,15 +239,6 @@ def _phase(store: Store, trace: Kept) -> Phase:
             f"the content of trace {trace.trace} was not recorded (content=False): only its shapes and hashes are there"
         )
     return phase
-
-
-def is_shape(value: Any) -> bool:
-    """Whether a value is what is recorded of another one where content is not."""
-    if not isinstance(value, Mapping):
-        return False
-    if set(value) in ({"text", "hash"}, {"number", "hash"}, {"value", "hash"}):
-        return isinstance(value["hash"], str) and len(value["hash"]) == 32
-    return any(is_shape(item) for item in value.values())
 
 
 def canonical(value: Any) -> str:

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from taograph.models.replay import NotRecordedError
 from taograph.trace.chain import Draft, plain
 from taograph.trace.messages import RequestHasher
-from taograph.trace.recording import Recorder
+from taograph.trace.recording import Recorder, replayed
 from taograph.trace.replays.recorded import Happened, Task
 from taograph.trace.settings import Settings, hide_secrets
 
@@ -23,7 +23,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.events: list[Happened] = []
-        self.told: dict[UUID, object] = {}
+        self.told = replayed
         self._lock = threading.Lock()
         self._done: Future[None] = Future()
         self._done.set_result(None)
