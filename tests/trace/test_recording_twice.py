@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from recording_support import QUESTION, THREAD, Recorded, asks, content, look, of_type, recorded, run, says, told
 
 from taograph import create_react_graph, tool, trace
+from taograph.models import call
 from taograph.trace.reading import entries, runs, summarize
 from taograph.trace.showing import lines
 
@@ -113,3 +115,12 @@ def test_no_message_is_held_on_to(recorded: Recorded) -> None:
     recorded.one()
     gc.collect()
     assert [each() for each in asked] == [None]
+
+
+def test_without_content_keys_are_content_too(recorded: Recorded) -> None:
+    model = says(AIMessage("", tool_calls=[call("look", {"name": {"Ada Lovelace": 1, "ada@example.org": 2}})]), "Well.")
+    recorded.of(create_react_graph(model, [look]), content=False).invoke(QUESTION)
+    (action,) = of_type(recorded.one(), "action")
+    assert [*action["args"]] == ["name"]
+    assert len(action["args"]["name"]) == 2
+    assert "ada" not in str(action).lower()

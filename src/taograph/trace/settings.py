@@ -122,13 +122,17 @@ class Settings:
             case None | bool():
                 return value
             case Mapping():
-                return {str(key): self.shape(item) for key, item in value.items()}
+                return {self._name(str(key)): self.shape(item) for key, item in value.items()}
             case list() | tuple():
                 return [self.shape(item) for item in value]
             case _:
                 text = str(value)
                 kind = "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "value"
                 return {kind: len(text), "hash": self._keyed(text)[:32]}
+
+    def _name(self, key: str) -> str:
+        """A key where it is a name of a field; else it may be what somebody said."""
+        return key if key.isidentifier() and self.redact(key) == key else self._keyed(key)[:32]
 
     def _keyed(self, text: str) -> str:
         return hmac.new(self.key or self._salt, text.encode("utf-8", "replace"), sha256).hexdigest()
