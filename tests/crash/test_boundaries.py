@@ -55,9 +55,11 @@ def test_killed(new_story: NewStory, undisturbed: dict[str, Any], place: str, tw
 def test_killed_between_two_parallel_tools(new_story: NewStory, undisturbed: dict[str, Any], place: str) -> None:
     story = new_story()
     assert story.go(stop=place, hold=["pay-2 inside"]) is None
+    begun = any("pay-2 begun" in line for line in story.lines)  # the other may have been quicker than its beginning
     result = story.end()
     story.check(result, undisturbed)
-    assert [one["call"] for one in story.asked if one["call"] == "pay-2"] == ["pay-2"]
+    if begun:
+        assert [one["call"] for one in story.asked if one["call"] == "pay-2"] == ["pay-2"]
     assert place.partition(" ")[0] not in {one["call"] for one in story.asked}
 
 
