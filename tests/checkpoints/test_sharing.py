@@ -167,6 +167,7 @@ def test_a_thread_goes_on_where_a_clock_is_behind(url: str, monkeypatch: pytest.
         assert len(graph.get_state(at("t")).values["messages"]) == 12
 
 
+@pytest.mark.slow  # the pool takes its time
 def test_connections_that_the_server_ends_are_replaced(postgres_url: str) -> None:
     """A server that was restarted, or a firewall that forgot them."""
     import psycopg

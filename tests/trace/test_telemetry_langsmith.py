@@ -220,6 +220,7 @@ async def fails(name: str) -> str:
     raise RuntimeError(f"no access for {EMAIL}")
 
 
+@pytest.mark.slow  # the client tries for long
 def test_a_server_that_is_down_is_told_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
