@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -125,6 +125,8 @@ def _tool(tool: BaseTool) -> dict[str, Any]:
         "description": tool.description,
         "args": schema if isinstance(schema, dict) else TypeAdapter(schema).json_schema(),
         "policy": {name: getattr(policy, name) for name in _POLICY},
+        # Small models and the text protocol are shown them.
+        "examples": [asdict(example) for example in policy.examples],
         "return_direct": tool.return_direct,
     }
 

@@ -16,6 +16,8 @@ from taograph import Context, Limits, create_react_graph, tool, trace
 from taograph.cancel import Cancellation
 from taograph.models import ScriptedModel, call
 from taograph.redaction import redact
+from taograph.tools.calculator import calculator
+from taograph.tools.policy import policy_of
 from taograph.trace.reading import NotFoundError
 from taograph.trace.redaction import Redactor
 from taograph.trace.replaying import CannotReplayError, replay
@@ -51,6 +53,27 @@ def test_a_run_of_the_async_way_is_replayed_too(records: Records) -> None:
 
     asyncio.run(records.loop(asks(1, 2), "Done.").ainvoke(QUESTION))
     assert records.same().answer == "Done."
+
+
+class Small(ScriptedModel):
+    """A small model, which is shown the examples of the tools as turns."""
+
+    worked_examples: bool = True
+
+
+@pytest.mark.parametrize(
+    ("protocol", "replies"),
+    [
+        ("native", (AIMessage("", tool_calls=[call("calculator", {"expression": "1+1"})]), "2")),
+        ("text", ('Thought: I add.\nAction: calculator\nAction Input: {"expression": "1+1"}', "Final Answer: 2")),
+    ],
+)
+def test_examples_of_the_tools_are_there_again(records: Records, protocol: Any, replies: Any) -> None:
+    model = Small(replies=list(replies))
+    records.of(create_react_graph(model, [calculator], protocol=protocol)).invoke(QUESTION)
+    example = policy_of(calculator).examples[0]
+    assert any(example.question in str(m.content) for m in model.requests[0].messages)
+    assert records.same().answer == "2"
 
 
 def test_calls_that_no_tool_takes_are_as_the_model_was_told(records: Records) -> None:

@@ -23,7 +23,7 @@ from taograph.graphs.loop.limits import Limits
 from taograph.graphs.loop.structure import Structure, WrongForm, read_structure
 from taograph.models.prices import price_by_name
 from taograph.models.replay import NotRecordedError
-from taograph.tools.policy import ToolPolicy, with_policy
+from taograph.tools.policy import ToolExample, ToolPolicy, with_policy
 from taograph.tools.results import READ_RESULT
 from taograph.trace.messages import message_of
 from taograph.trace.replays.changes import Change
@@ -297,4 +297,5 @@ def _tool(told: Mapping[str, Any]) -> BaseTool:
         func=refuse,
         return_direct=told["return_direct"],
     )
-    return with_policy(made, ToolPolicy(**told["policy"]))
+    examples = tuple(ToolExample(**example) for example in told.get("examples", ()))
+    return with_policy(made, ToolPolicy(**told["policy"], examples=examples))
