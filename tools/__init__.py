@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from taograph.tools.idempotency import idempotency_key
-    from taograph.tools.policy import ToolError, ToolExample, ToolPolicy, tool, with_policy
+    from taograph.tools.policy import ToolError, ToolExample, ToolPolicy, tool, with_policy, with_redaction
 
-__all__ = ["ToolError", "ToolExample", "ToolPolicy", "idempotency_key", "tool", "with_policy"]
+__all__ = ["ToolError", "ToolExample", "ToolPolicy", "idempotency_key", "tool", "with_policy", "with_redaction"]
 
 
 def __getattr__(name: str) -> Any:

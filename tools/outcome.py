@@ -8,6 +8,7 @@ not longer than the tool's policy allows, framed as data where the tool is not t
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from langgraph.types import Command
 
 from taograph.tools.policy import ToolPolicy
 from taograph.tools.results import condense, frame, keep_whole
+
+log = logging.getLogger("taograph.tools")
 
 NOTHING = "(The tool returned nothing.)"
 """What stands for an empty observation, which providers refuse."""
@@ -90,6 +93,13 @@ def shown(message: ToolMessage, policy: ToolPolicy) -> ToolRun:
     """A result in the form that the model is shown."""
     text, beside = _parts(message.content)
     text = _encodable(text)
+    if policy.redact is not None:
+        try:
+            text = str(policy.redact(text))
+        except Exception as error:  # noqa: BLE001 - the caller's own function: what it could not look at is not shown
+            log.warning("the result of %s is withheld: its redaction failed: %s", message.name, type(error).__name__)
+            message = message.model_copy(update={"status": "error", "artifact": None})
+            text, beside = f"The result of {message.name} is withheld: it could not be redacted.", []
     if not text.strip() and not beside:
         text = NOTHING
     size, handle = len(text), None

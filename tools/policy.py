@@ -6,8 +6,8 @@ Any LangChain tool works as it is; :func:`tool` and :func:`with_policy` say more
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, overload
 
 from langchain_core.tools import BaseTool, ToolException
@@ -59,6 +59,9 @@ class ToolPolicy:
         approve: Whether a person must approve each call.
         trusted: False frames the observation as data from outside, never as instructions.
         examples: Worked uses, for models that need them.
+        redact: Takes out of a result what must not reach the model, such as ``Redactor().text`` of
+            :mod:`taograph.trace.redaction`, before it is shown, stored or traced. Pictures and artifacts stay as they
+            are. Where it fails, the result is withheld.
     """
 
     effects: Effects = "once"
@@ -68,12 +71,15 @@ class ToolPolicy:
     trusted: bool = True
     examples: tuple[ToolExample, ...] = field(default=())
     on_unknown: OnUnknown = "ask"
+    redact: Callable[[str], str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.effects not in ("none", "idempotent", "once"):
             raise ValueError(f'effects={self.effects!r}: use "none", "idempotent" or "once"')
         if self.on_unknown not in ("ask", "tell"):
             raise ValueError(f'on_unknown={self.on_unknown!r}: use "ask" or "tell"')
+        if self.redact is not None and not callable(self.redact):
+            raise TypeError(f"redact={self.redact!r}: give a function of a text, such as Redactor().text, or None")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout={self.timeout!r}: give seconds above 0, or None for no limit")
         if self.max_chars is not None and self.max_chars < 200:
@@ -97,6 +103,17 @@ def with_policy(tool: BaseTool, policy: ToolPolicy) -> BaseTool:
         policy: How its calls are treated.
     """
     return tool.model_copy(update={"metadata": {**(tool.metadata or {}), _KEY: policy}})
+
+
+def with_redaction(tools: Sequence[BaseTool | Callable[..., Any]], redact: Callable[[str], str]) -> list[BaseTool]:
+    """Tools whose results go through a function before a model sees them.
+
+    Args:
+        tools: Any tools.
+        redact: As in :class:`ToolPolicy`.
+    """
+    made = [as_tool(one) for one in tools]
+    return [with_policy(one, replace(policy_of(one), redact=redact)) for one in made]
 
 
 def as_tool(source: BaseTool | Callable[..., Any]) -> BaseTool:
@@ -153,6 +170,7 @@ def tool(
     trusted: bool = True,
     examples: tuple[ToolExample, ...] = (),
     on_unknown: OnUnknown = "ask",
+    redact: Callable[[str], str] | None = None,
 ) -> Callable[[Callable[..., Any]], BaseTool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
