@@ -55,7 +55,8 @@ class DevServer:
             (folder / "langgraph.json").write_text(json.dumps(config), "utf-8")
         kept = {name: value for name, value in os.environ.items() if not _FOREIGN.search(name)}
         # A cache of its own: a local model that was pulled on this machine is not what the tests run on.
-        self._env = {**kept, **_QUIET, "TAOGRAPH_CACHE": str(folder / "cache"), **(env or {})}
+        self._env = {**kept, **_QUIET, "TAOGRAPH_CACHE": str(folder / "cache"), "TAOGRAPH_DATA": str(folder / "data")}
+        self._env |= env or {}
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]

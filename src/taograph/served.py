@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, TypeVar
 
 from langchain_core.runnables import Runnable
@@ -14,18 +15,21 @@ _ASKS = ("TAOGRAPH_OTEL", "LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAI
 
 
 def served(graph: G) -> G:
-    """A graph that a server loads by its name in a module: its runs are recorded where ``TAOGRAPH_TRACE`` says where.
+    """A graph that a server loads by its name in a module.
 
-    No graph knows of the trace, which is loaded only if it is wanted; nothing is opened before the first run.
+    Its runs are recorded where ``TAOGRAPH_TRACE`` says where; in a LangGraph server also where nothing says it, in the
+    user's own file, unless ``TAOGRAPH_TRACE`` is "none". No graph knows of the trace, which is loaded only if it is
+    wanted; nothing is opened before the first run.
 
     Args:
         graph: The graph.
     """
-    if not os.environ.get("TAOGRAPH_TRACE", "").strip():
+    is_server = "langgraph_api" in sys.modules
+    if not is_server and not os.environ.get("TAOGRAPH_TRACE", "").strip():
         return graph
-    from taograph.trace.configured import recorded
+    from taograph.trace.configured import own_url, recorded
 
-    return recorded(graph)
+    return recorded(graph, default=own_url() if is_server else None)
 
 
 def observe() -> None:

@@ -31,6 +31,7 @@ SERVED = json.loads((ROOT / "langgraph.json").read_text("utf-8"))["graphs"]
 @pytest.mark.parametrize("name", SERVED)
 def test_every_served_graph_is_recorded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, _, variable = SERVED[name]["path"].partition(":")
+    monkeypatch.delitem(sys.modules, "langgraph_api", raising=False)  # no server is here
     for url, wanted in (("", 0), ("none", 0), (f"sqlite:///{tmp_path}/t.db", 1)):
         monkeypatch.setenv("TAOGRAPH_TRACE", url)
         spec = importlib.util.spec_from_file_location(f"served_{name}", ROOT / file)
@@ -42,6 +43,20 @@ def test_every_served_graph_is_recorded(name: str, tmp_path: Path, monkeypatch: 
         callbacks = getattr(module, variable).config.get("callbacks") or []
         assert sum(isinstance(each, Recorder) for each in callbacks) == wanted
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("env", [{}, {"TAOGRAPH_TRACE": "none"}])
+def test_a_server_records_in_the_users_own_file_unless_it_is_told_not_to(tmp_path: Path, env: dict[str, str]) -> None:
+    with DevServer(tmp_path, CONFIG, env) as server, get_sync_client(url=server.url) as client, multiplying() as fake:
+        said: Any = client.runs.wait(
+            None, "react", input=question(), context={"model": f"{fake.url}#fake"}, raise_error=False
+        )
+        assert said["answer"] == "It is 51.", said
+        assert "Blocking" not in server.log
+    kept = tmp_path / "data" / "traces.sqlite"
+    assert kept.exists() == (not env)
+    if not env:
+        assert [one.graph for one in open_store(f"sqlite:///{kept}", read_only=True).traces()] == ["react"]
 
 
 def test_runs_are_recorded_with_their_thread_and_nothing_blocks(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def configured(given: str | None = None, *, default: str | None = None) -> Seque
     return None if found is None else trace.handlers(found.url, settings=found.settings)
 
 
-def recorded(graph: G) -> G:
+def recorded(graph: G, *, default: str | None = None) -> G:
     """A graph that a server loads: recorded where the variables say so, else as it is.
 
     Variables that can't be read are told once, and the graph is not recorded; where ``TAOGRAPH_TRACE_ON_ERROR`` is
@@ -109,12 +109,13 @@ def recorded(graph: G) -> G:
 
     Args:
         graph: Any graph.
+        default: As :func:`configuration`.
 
     Raises:
         ValueError: As said.
     """
     try:
-        handlers = configured()
+        handlers = configured(default=default)
     except ValueError as error:
         if stops():
             raise
