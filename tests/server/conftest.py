@@ -56,7 +56,7 @@ _SPECIAL = dedent('''
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    """`langgraph dev` with ``react`` as it is served, ``special``, ``careful`` and ``planned``; no model is configured."""
+    """`langgraph dev` with ``react`` as it is served, ``special``, ``careful`` and ``planned``; without a model."""
     folder = tmp_path_factory.mktemp("dev")
     (folder / "special.py").write_text(_SPECIAL, "utf-8")
     (folder / "docs").mkdir()
