@@ -37,6 +37,7 @@ _MARK = re.compile(
     re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )
 _FENCE_CLOSE = re.compile(r"[^\S\n]*+(`{3,}+|~{3,}+)[^\S\n]*+$", re.MULTILINE)
+_QUOTES = re.compile(r"\\.|\"")
 _BOLD = re.compile(r"[^\S\n]*+[*_`]{1,3}+")
 # A stray </think> makes everything before it a thought; after so many, arguments are no longer decoded.
 _MOST_DECODED = 4
@@ -102,6 +103,7 @@ def scan(text: str, start: int = 0, *, fenced: bool = False) -> Marks:
     """
     found = Marks(base=start)
     depth, opened, decodes, at = 0, 0, 0, start
+    strings = _Strings(text)
     while (match := _MARK.search(text, at)) is not None:
         at = match.end()
         if match["fence"]:
@@ -121,13 +123,14 @@ def scan(text: str, start: int = 0, *, fenced: bool = False) -> Marks:
                 if depth == 0:
                     found.thoughts.append(_inside(text[opened : match.start()]))
                     found.holes.append((opened, match.end()))
-            else:  # opened in the prompt: what stood before was thought, labels included
+            elif not strings.hold(found, match.start()):  # opened in the prompt: what stood before was thought
                 found.thoughts = [_inside(text[found.base : match.start()])]
                 found.base, found.labels, found.decoded, found.holes = match.end(), [], None, []
         elif depth == 0:
             mark = _mark(text, match)
             at = mark.value
             found.labels.append(mark)
+            strings.begin(mark.value)
             of_action = mark.kind == "input" and len(found.labels) > 1 and found.labels[-2].kind == "action"
             if of_action and found.decoded is None and decodes < _MOST_DECODED:
                 decodes += 1
@@ -135,6 +138,30 @@ def scan(text: str, start: int = 0, *, fenced: bool = False) -> Marks:
                 at = found.decoded.end if found.decoded else at
     found.unclosed = opened if depth else None
     return found
+
+
+class _Strings:
+    """Tells what stands within a string of arguments that broke off; each character is looked at once.
+
+    Args:
+        text: The reply.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text, self._last_line = text, text.rfind("\n") + 1
+        self._at, self._quotes = 0, 0
+
+    def begin(self, at: int) -> None:
+        """What a label labels begins here."""
+        self._at, self._quotes = at, 0
+
+    def hold(self, found: Marks, at: int) -> bool:
+        """Whether the last label is that of arguments, and this place in the last line is in a string of theirs."""
+        if not found.labels or found.labels[-1].kind != "input" or at < self._last_line:
+            return False
+        self._quotes += _QUOTES.findall(self._text, self._at, at).count('"')
+        self._at = at
+        return self._quotes % 2 == 1
 
 
 def _mark(text: str, match: re.Match[str]) -> Mark:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from parser_properties import PIECES, broken_promises
@@ -104,12 +104,12 @@ def test_a_python_literal_is_read_as_it_was_written(args: dict[str, Any]) -> Non
 
 
 @given(_objects, st.integers(1, 60))
+@example({"</THINKING>": "FINAL ANSWER:"}, 1)
+@example({"a": "</think>", 'b"</think>': "Final Answer: yes"}, 3)
 @settings(max_examples=300, deadline=None)
 def test_a_cut_object_is_refused_in_strict_mode(args: dict[str, Any], cut: int) -> None:
     written = json.dumps({"first": args})[:-1]
     written = written[: max(1, len(written) - cut)]
-    # The end of a thinking part whose beginning is in the prompt: what stands before it is thinking, broken JSON too.
-    assume("</think" not in written.lower())
     step = parse_step(f"Thought: go\nAction: stock\nAction Input: {written}", strict=True)
     assert step.kind == "error"
 
