@@ -50,9 +50,10 @@ class Job:
 
     Args:
         given: Where: ``url``, ``thread``, ``log`` (a path), ``way`` ("sync" or "async"). How far: ``stop`` (the place
-            where it says that it is there, and waits), ``hold`` (places where it waits in silence), ``pause``
-            (seconds that each thing takes). What with: ``resume`` (an answer), ``ask`` (another question). With what
-            graph: ``approve``, ``tell`` (the model is told of what is unfinished, and no person is asked).
+            where it says that it is there, and waits), ``hold`` (places where it waits in silence), ``gate`` (a place
+            where it waits until each of those was reached), ``pause`` (seconds that each thing takes). What with:
+            ``resume`` (an answer), ``ask`` (another question). With what graph: ``approve``, ``tell`` (the model is
+            told of what is unfinished, and no person is asked).
     """
 
     def __init__(self, given: dict[str, Any]) -> None:
@@ -60,7 +61,8 @@ class Job:
         self.thread: str = given["thread"]
         self.way: str = given["way"]
         self.stop: str | None = given.get("stop")
-        self.hold: list[str] = given.get("hold") or []
+        self.hold = {place: threading.Event() for place in given.get("hold") or []}
+        self.gate: str | None = given.get("gate")
         self.pause: float = given.get("pause", 0.0)
         self.resume: Any = given.get("resume")
         self.ask: str | None = given.get("ask")
@@ -71,7 +73,11 @@ class Job:
     def at(self, place: str) -> None:
         """The run is here: written down, and where it was told to it waits to be killed."""
         os.write(self.log, f"{place}\n".encode())
+        if place == self.gate:
+            for reached in self.hold.values():
+                reached.wait()
         if place in self.hold:
+            self.hold[place].set()
             threading.Event().wait()
         if place == self.stop:
             say({"at": place})

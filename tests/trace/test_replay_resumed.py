@@ -73,7 +73,7 @@ def test_a_later_run_on_a_thread_has_what_the_earlier_ones_left(records: Records
 def test_a_history_that_was_given_with_the_question(records: Records) -> None:
     told = [("system", "Be kind."), ("user", "Hi."), AIMessage("Hello."), ("user", "What is there?")]
     records.loop(asks(1), "One.").invoke({"messages": told})
-    records.same()
+    assert records.same().answer == "One."
 
 
 def test_settings_of_the_run_itself(records: Records) -> None:
