@@ -3,6 +3,9 @@
 It reads what to run, a line of JSON each, and prints a line for everything that its test waits for: ``ready``,
 ``held`` (a run has got as far as the tool ``gate``, which waits for a line), for every text ``answer`` or ``busy``,
 and ``over``.
+
+One thread alone reads the lines: the tool of a run that was given up may still wait for its own, and of two that read
+a pipe side by side each can take what was meant for the other.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import json
 import sys
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,6 +29,15 @@ from taograph.models import ScriptedModel
 from taograph.writers import ThreadBusyError
 
 _print = threading.Lock()
+_told: SimpleQueue[str] = SimpleQueue()
+_let_go: SimpleQueue[str] = SimpleQueue()
+
+
+def read() -> None:
+    """Hand on every line: what is to be run, ended by "", and the empty ones that the tool waits for."""
+    for line in sys.stdin:
+        (_told if line.strip() else _let_go).put(line)
+    _told.put("")
 
 
 def say(word: str, **what: Any) -> None:
@@ -36,7 +49,7 @@ def say(word: str, **what: Any) -> None:
 def gate() -> str:
     """Wait."""
     say("held")
-    sys.stdin.readline()
+    _let_go.get()
     return "passed"
 
 
@@ -77,8 +90,9 @@ def run(graph: Any, texts: list[str], config: Any, together: int) -> None:
 def main(url: str) -> None:
     with checkpoints.open(url) as saver:
         graph = create_react_graph(ScriptedModel(replies=[reply], repeat=True), [gate], checkpointer=saver)
+        threading.Thread(target=read, daemon=True).start()
         say("ready")
-        while line := sys.stdin.readline():
+        while line := _told.get():
             what = json.loads(line)
             how = (graph, what["texts"], on(what["thread"], what.get("strategy")), what.get("together", 1))
             if what.get("way") == "ainvoke":
