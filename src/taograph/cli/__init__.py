@@ -24,6 +24,10 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 error, 2 usage, 3 stopped by a limit, 130 interrupted.
     """
+    if args is None:  # the process is ours
+        from taograph.cli.deferring import defer
+
+        defer()
     try:
         return _main(args)
     except KeyboardInterrupt:

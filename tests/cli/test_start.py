@@ -1,0 +1,146 @@
+"""What `tao` and `import taograph` load: nothing before it is needed, by the names of what was once loaded in vain."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from cli_support import environment
+from fake_openai_server import FakeOpenAI, Reply
+
+# What a run with the usual tools against an endpoint has no use for before its first request, and who brings it.
+NOT_BEFORE_THE_FIRST_REQUEST = {
+    "docx": "read_file, for a Word document",
+    "langchain": "init_chat_model, for models of other providers",
+    "langgraph_sdk.client": "LangGraph's Runtime, for one class of that package",
+    "langsmith.types.run": "langchain_core's tracers, for one list of names",
+    "numpy": "langchain_core, if it is installed",
+    "openai.types.beta": "openai",
+    "openai.types.responses.response": "openai",
+    "phonenumbers": "redaction, for texts with numbers",
+    "pygments": "httpx's command line",
+    "pypdf": "read_file, for a PDF",
+    "rich": "httpx's command line, and our own in a terminal",
+    "sqlalchemy": "the database tools",
+    "tiktoken._tiktoken": "langchain_openai, for models whose tokens are counted beforehand",
+    "trafilatura": "open_page",
+    "transformers": "langchain_core's count of tokens, if it is installed",
+    "xllamacpp": "the local model",
+}
+SCRIPT = """
+import sys
+
+def look(event, arguments):
+    if event == "socket.connect" and arguments[1][1:2] == ({port},):
+        print("LOADED", *sys.modules, file=sys.stderr, flush=True)
+
+sys.addaudithook(look)
+sys.argv[0] = "tao"
+from taograph.cli import main
+sys.exit(main())
+"""
+
+
+def loaded(script: str, *arguments: str, home: Path) -> tuple[list[str], str]:
+    """The modules that a process names on stderr after LOADED, and what it wrote on stdout."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    marked = [line.split()[1:] for line in done.stderr.splitlines() if line.startswith("LOADED ")]
+    return marked[0], done.stdout
+
+
+def found(modules: list[str], unwanted: dict[str, str]) -> dict[str, str]:
+    return {
+        name: why for name, why in unwanted.items() if any(one == name or one.startswith(f"{name}.") for one in modules)
+    }
+
+
+def test_a_run_loads_nothing_in_vain_before_its_first_request(tmp_path: Path) -> None:
+    with FakeOpenAI([Reply("It is 4.")]) as server:
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+        modules, shown = loaded(
+            SCRIPT.format(port=port), "run", "What is 2+2?", "--model", f"{server.url}#fake", home=tmp_path
+        )
+    assert "It is 4." in shown
+    assert {"langgraph", "langchain_openai", "taograph.graphs.react"} <= set(modules)
+    assert found(modules, NOT_BEFORE_THE_FIRST_REQUEST) == {}
+
+
+def test_what_waits_is_whole_when_it_is_asked_for(tmp_path: Path) -> None:
+    """Names, submodules and star imports of a package that waits are those it has without waiting."""
+    script = """
+import sys
+from importlib import import_module
+from taograph.cli.deferring import PACKAGES, defer
+if sys.argv[1] == "wait":
+    defer()
+import langsmith.types.run_select_field
+import openai.types.chat.chat_completion
+print("LOADED", *sys.modules, file=sys.stderr)
+for name in PACKAGES:
+    module, public = import_module(name), {}
+    exec(f"from {name} import *", public)
+    print(name, type(module), module.__file__, type(module.__loader__), module.__spec__.loader is module.__loader__)
+    print(*sorted(one for one in public if not one.startswith("_")))
+    print(module.__doc__, getattr(module, "__all__", None), hasattr(module, "no_such_name"))
+from openai.types import Completion
+from langgraph_sdk import get_client
+print(Completion, get_client.__module__)
+"""
+    waited, told = loaded(script, "wait", home=tmp_path)
+    at_once, said = loaded(script, "at once", home=tmp_path)
+    assert len(waited) < len(at_once) - 300
+    assert "langgraph_sdk" in told
+    assert told == said
+
+
+SLOW = """
+from slow.inner import VALUE
+import events
+events.inside.set()
+assert events.asked.wait(30)
+DONE = VALUE + 1
+"""
+
+
+def test_threads_that_ask_at_once_all_get_it_and_it_is_made_once(tmp_path: Path) -> None:
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "__init__.py").write_text(SLOW)
+    (tmp_path / "slow" / "inner.py").write_text("VALUE = 1\n")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("import events\nevents.tries += 1\nif events.tries < 2: 1 / 0\n")
+    (tmp_path / "events.py").write_text(
+        "import threading\ninside, asked = threading.Event(), threading.Event()\ntries = 0\n"
+    )
+    script = f"""
+import sys, threading
+sys.path.insert(0, {str(tmp_path)!r})
+import events
+from taograph.cli import deferring
+deferring.PACKAGES = ("slow", "broken")
+deferring.defer()
+import slow, broken
+print("LOADED", *sys.modules, file=sys.stderr)
+got = []
+threads = [threading.Thread(target=lambda: got.append(slow.DONE)) for _ in range(4)]
+threads[0].start()
+assert events.inside.wait(30)
+for each in threads[1:]:
+    each.start()
+events.asked.set()
+for each in threads:
+    each.join()
+print(got)
+try:
+    broken.name
+except ZeroDivisionError:
+    print("it says why")
+print(hasattr(broken, "name"), events.tries)
+"""
+    modules, shown = loaded(script, home=tmp_path)
+    assert "slow" in modules
+    assert "slow.inner" not in modules
+    assert shown.splitlines() == ["[2, 2, 2, 2]", "it says why", "False 2"]
