@@ -153,16 +153,15 @@ class Crew:
             cancel: What the core that begins it listens to.
             drive: Runs it.
         """
-        context = self._context(cancel)
 
         def work() -> None:
             try:
-                outcome = Outcome(wanted.key, context.run(drive, wanted.steps))
+                outcome = Outcome(wanted.key, drive(wanted.steps))
             except BaseException as error:  # noqa: BLE001 - it belongs to whoever began it
                 outcome = Outcome(wanted.key, error=error)
             wanted.mailbox.put(outcome)
 
-        future: Future[None] = CORE_THREADS.submit(work)
+        future: Future[None] = CORE_THREADS.submit(work, self._context(cancel))
         self._running.add(future)
         future.add_done_callback(self._running.discard)
 

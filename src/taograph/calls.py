@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -188,8 +187,7 @@ def _called(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     if wanted.func is not None:
         if wanted.timeout is None and cancel is None:
             return _call(wanted.func)
-        context, func = contextvars.copy_context(), wanted.func
-        future = wanted.pool.submit(lambda: context.run(func))
+        future = wanted.pool.submit(wanted.func)
     elif wanted.afunc is not None:
         future = asyncio.run_coroutine_threadsafe(_alone(wanted.afunc), _background_loop())
     else:
@@ -253,31 +251,55 @@ async def _acalled(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     if wanted.certain and wanted.afunc is not None:
         return await _inline(wanted.afunc)
     _refuse(wanted, cancel)
-    if wanted.afunc is not None:
-        if wanted.timeout is None and cancel is None:
-            return await _inline(wanted.afunc)
-        future: asyncio.Future[Any] = asyncio.ensure_future(_alone(wanted.afunc))
-        threaded = None
-    elif wanted.func is not None:
-        context, func = contextvars.copy_context(), wanted.func
-        threaded = wanted.pool.submit(lambda: context.run(func))
-        future = asyncio.wrap_future(threaded)
+    if wanted.afunc is not None and wanted.timeout is None and cancel is None:
+        return await _inline(wanted.afunc)
+    return await _cut(wanted, cancel)
+
+
+async def _cut(call: Call, cancel: Cancellation | None) -> Any:
+    """A call until it is done, its time is over, or the run is cancelled."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    def wake_from_any_thread(_: object = None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(wake)
+
+    task: asyncio.Task[Any] | None = None
+    running: asyncio.Task[Any] | Future[Any]
+    if call.afunc is not None:
+        running = task = loop.create_task(_alone(call.afunc))
+        task.add_done_callback(wake)
+    elif call.func is not None:
+        running = call.pool.submit(call.func)
+        running.add_done_callback(wake_from_any_thread)
     else:
         raise TypeError("a Call needs func or afunc")
 
+    timer = None if call.timeout is None else loop.call_later(call.timeout, wake)
+    unsubscribe = None if cancel is None else cancel.subscribe(wake_from_any_thread)
     ended = False
     try:
-        await _first(future, wanted.timeout, cancel)
-        ended = future.done()
+        await woken
+        ended = running.done()
     finally:  # the task around us may be cancelled too
+        if timer is not None:
+            timer.cancel()
+        if unsubscribe is not None:
+            unsubscribe()
         if not ended:
-            if threaded is not None:
-                wanted.pool.abandon(threaded)
-            future.cancel()
+            if task is not None:
+                task.cancel()
+            elif isinstance(running, Future):
+                call.pool.abandon(running)
     if ended:
-        return _result(future)
-    if not future.done():
-        await asyncio.wait({future}, timeout=_GRACE_SECONDS)
+        return _result(running)
+    if task is not None:
+        await asyncio.wait({task}, timeout=_GRACE_SECONDS)
     if cancel is not None and cancel.reason is not None:
         raise Cancelled(cancel.reason)
     raise TimedOut
@@ -306,36 +328,21 @@ def _result(future: Future[Any] | asyncio.Future[Any]) -> Any:
         raise Exited(error) from None
 
 
-async def _first(future: asyncio.Future[Any], seconds: float | None, cancel: Cancellation | None) -> None:
-    """Wait until the future is done, the time is over, or the run is cancelled."""
-    if cancel is None:
-        await asyncio.wait({future}, timeout=seconds)
-        return
-    loop = asyncio.get_running_loop()
-    cancelled: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not cancelled.done():
-            cancelled.set_result(None)
-
-    def from_any_thread() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(wake)
-
-    unsubscribe = cancel.subscribe(from_any_thread)
-    try:
-        await asyncio.wait({future, cancelled}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        unsubscribe()
-
-
 async def _alone(function: Callable[[], Awaitable[T]]) -> T:
-    """A call in a task of its own, of which nobody speaks when it was given up."""
+    """A call in a task of its own, of which nobody speaks when it was given up, and which ends no more than itself."""
     task = asyncio.current_task()
     if task is not None:
-        # asyncio logs an exception that nobody fetched, with its text.
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-    return await contained(function)()
+        task.add_done_callback(_fetched)
+    try:
+        return await function()
+    except SystemExit as error:
+        raise Exited(error) from None
+
+
+def _fetched(ended: asyncio.Future[Any]) -> None:
+    """See what a task raised: asyncio logs an exception that nobody fetched, with its text."""
+    if not ended.cancelled():
+        ended.exception()
 
 
 def contained(function: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[Any, Any, T]]:

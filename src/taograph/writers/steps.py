@@ -7,7 +7,6 @@ half-way, and who waits in line is woken by those before, not by a clock.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
@@ -66,8 +65,7 @@ async def adrive(steps: Steps[T], cancel: Cancellation | None) -> T:
 
 async def away(func: Callable[[], T]) -> T:
     """Do something in a thread; if the caller is cancelled, it is done all the same."""
-    context = contextvars.copy_context()
-    return await asyncio.shield(asyncio.wrap_future(LOCK_THREADS.submit(lambda: context.run(func))))
+    return await asyncio.shield(asyncio.wrap_future(LOCK_THREADS.submit(func)))
 
 
 def _wait(wanted: Wait, cancel: Cancellation | None) -> Any:
