@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from langchain_core.messages import AnyMessage
 
 from taograph.graphs.loop.state import State
-from taograph.graphs.loop.trajectory import user_turn
 from taograph.graphs.protocols.acceptable import is_blank
 
 # Endings that are not the answer's: such a run goes on where nothing new is asked on its thread.
@@ -16,27 +13,33 @@ GOES_ON = frozenset(
 )
 
 
-def goes_on(state: State, history: Sequence[AnyMessage]) -> bool:
-    """Whether a run that a limit, a cancellation or a failing endpoint ended is to go on: nothing new was asked."""
+def goes_on(state: State, asked: AnyMessage | None) -> bool:
+    """Whether a run that a limit, a cancellation or a failing endpoint ended is to go on: nothing new was asked.
+
+    Args:
+        state: The channels.
+        asked: The user's last message.
+    """
     run, stop = state.get("run"), state.get("stop")
     if run is None or stop is None or stop["reason"] not in GOES_ON:
         return False
-    place = user_turn(history)
-    return place is not None and (history[place].id or "") == run["turn"]
+    return asked is not None and (asked.id or "") == run["turn"]
 
 
-def new_turn(state: State, history: Sequence[AnyMessage]) -> str | None:
+def new_turn(state: State, asked: AnyMessage | None) -> str | None:
     """Id of the user's message where a new run begins; None where one goes on.
 
     A run is over once it has a stop; one that waits for a person, or was left by a crash, is not, unless the
     user has said something new.
+
+    Args:
+        state: The channels.
+        asked: The user's last message.
     """
-    place = user_turn(history)
-    if place is None:
+    if asked is None:
         raise ValueError(
             'messages: there is no message of the user to answer. Give {"messages": [("user", "your question")]}'
         )
-    asked = history[place]
     if is_blank(asked.content):
         raise ValueError("messages: the last message of the user is empty. Write the question in it")
     turn = asked.id or ""

@@ -81,10 +81,27 @@ def _saying_how() -> Iterator[None]:
 
 
 class _Merge:
-    """Messages that writes are merged into."""
+    """Messages that writes are merged into.
+
+    Args:
+        messages: The messages so far; left as they are.
+
+    Attributes:
+        messages: The messages with what was added: another list after each write.
+    """
 
     def __init__(self, messages: Sequence[Any]) -> None:
         self._set(_as_messages(list(messages)))
+
+    def into(self, messages: list[AnyMessage]) -> _Merge:
+        """The same for a copy of the list."""
+        new = _Merge(())
+        new.messages, new._places, new._length = messages, self._places.copy(), self._length
+        return new
+
+    def is_of(self, messages: Any) -> bool:
+        """Whether a list is the one that it made, and nothing was added to that or taken from it since."""
+        return messages is self.messages and len(messages) == self._length
 
     def _set(self, messages: list[Any]) -> None:
         self.messages: list[AnyMessage] = messages
@@ -92,6 +109,7 @@ class _Merge:
         for place, message in enumerate(messages):
             self._named(message)
             self._places[message.id] = place
+        self._length = len(messages)
 
     def _named(self, message: BaseMessage) -> None:
         """Give a message without an id one that is the same whenever the same is merged."""
@@ -126,6 +144,7 @@ class _Merge:
             else:
                 self._places[message.id] = len(self.messages)
                 self.messages.append(message)
+        self._length = len(self.messages)
         if gone:
             self._set([message for message in self.messages if message.id not in gone])
 
@@ -153,7 +172,7 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         snapshot_frequency: Steps that write, at least, before the whole list is stored again.
     """
 
-    __slots__ = ("_least",)
+    __slots__ = ("_least", "_merge")
 
     def __init__(
         self,
@@ -163,6 +182,8 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         snapshot_frequency: int = _LEAST_UPDATES,
     ) -> None:
         self._least = snapshot_frequency
+        # What the value was merged with last: from step to step, only what is new is looked at.
+        self._merge: _Merge | None = None
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
 
     @property
@@ -179,6 +200,8 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         """A channel with the same messages."""
         new = super().copy()
         new._least = self._least
+        if (merge := self._merged_into()) is not None:
+            new._merge = merge.into(new.value)
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
@@ -192,14 +215,22 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         """Merge what the tasks of a step wrote; an ``Overwrite`` stands for all of it."""
         if not values:
             return False
-        held = self.value if isinstance(self.value, list) else ()
         overwrites = [place for place, value in enumerate(values) if _get_overwrite(value)[0]]
-        messages = merged(held, values[: overwrites[0]] if overwrites else values)
-        if overwrites:
-            super().update(values)  # refuses a second one
-            messages = merged(self.value, ())
-        self.value = messages
+        merge, self._merge = self._merged_into(), None
+        with _saying_how():
+            if merge is None:
+                merge = _Merge(self.value if isinstance(self.value, list) else ())
+            for value in values[: overwrites[0]] if overwrites else values:
+                merge.add(value, again=False)
+            if overwrites:
+                super().update(values)  # refuses a second one
+                merge = _Merge(self.value)
+        self.value, self._merge = merge.messages, merge
         return True
+
+    def _merged_into(self) -> _Merge | None:
+        """What the value was merged with, unless somebody has changed the list since."""
+        return self._merge if self._merge is not None and self._merge.is_of(self.value) else None
 
     def replay_writes(self, writes: Sequence[tuple[str, str, Any]]) -> None:
         """Merge what steps since the stored list wrote, oldest first."""

@@ -216,7 +216,8 @@ class Fitter:
 
     def _written(self, conversation: Sequence[AnyMessage]) -> list[AnyMessage]:
         session = self._session
-        return request(session.system, session.bound.examples, conversation, self.plan, read_on=self._reads_on)
+        examples, composed = session.bound.examples, session.composed
+        return request(session.system, examples, conversation, self.plan, read_on=self._reads_on, composed=composed)
 
     def _check(self, conversation: Sequence[AnyMessage]) -> None:
         """Drop the plan where the messages that it speaks of are not there any more."""

@@ -31,7 +31,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import _get_all_injected_args
-from langgraph.runtime import Runtime
+from langgraph.runtime import RunControl, Runtime
 
 from taograph import writers
 from taograph.calls import Steps, adrive, drive
@@ -112,6 +112,32 @@ def router(name: str, route: Callable[[Any], Any]) -> Runnable[Any, Any]:
     return RunnableCallable(route, asynchronous, name=name, trace=False)
 
 
+class Control(RunControl):
+    """LangGraph's control of one ``invoke`` or ``stream``, with what its nodes keep for each other while it lasts.
+
+    Args:
+        outer: The control that was given for it: what asks that one to drain, asks this one.
+
+    Attributes:
+        kept: What is kept, by run.
+    """
+
+    def __init__(self, outer: RunControl | None = None) -> None:
+        super().__init__()
+        self.kept: dict[str | None, object] = {}
+        self._outer = outer
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run is asked to end after the step at hand."""
+        return self.drain_reason is not None
+
+    @property
+    def drain_reason(self) -> str | None:
+        """Why."""
+        return super().drain_reason or (self._outer.drain_reason if self._outer is not None else None)
+
+
 class OwnLimitGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph that has its thread to itself while it runs, and whose own ``recursion_limit`` holds.
 
@@ -157,6 +183,9 @@ class OwnLimitGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if self.limits.steps is not None:
             config = _without_default_limit(config)
         wanted = self._wanted(config, options.get("context"))
+        outer = options.get("control") or runtime_of(ensure_config(self.config, config)).control
+        if not isinstance(outer, Control):
+            options = {**options, "control": Control(outer)}
         if wanted is not None and options.get("durability") is None:
             # LangGraph's default, "async", may lose the last step in a crash: paid for, and its effects done.
             options = {**options, "durability": "sync"}
@@ -229,10 +258,13 @@ def _without_default_limit(config: RunnableConfig | None) -> RunnableConfig | No
     return kept
 
 
-def runtime_of(config: RunnableConfig) -> Runtime[Any]:
+def runtime_of(config: RunnableConfig | None) -> Runtime[Any]:
     """The runtime of the node that runs under a config; an empty one outside a graph."""
-    found = (config.get("configurable") or {}).get(CONFIG_KEY_RUNTIME)
-    return found if isinstance(found, Runtime) else Runtime()
+    found = ((config or {}).get("configurable") or {}).get(CONFIG_KEY_RUNTIME)
+    return found if isinstance(found, Runtime) else _OUTSIDE
+
+
+_OUTSIDE: Runtime[Any] = Runtime()
 
 
 def invocation_of(config: RunnableConfig) -> object:

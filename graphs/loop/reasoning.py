@@ -16,7 +16,7 @@ from taograph.graphs.loop.session import GaveUp
 from taograph.graphs.loop.stage import Stage, opened
 from taograph.graphs.loop.state import State
 from taograph.graphs.loop.stopping import Stop, StopReason, nudge
-from taograph.graphs.loop.trajectory import feedback, read_trajectory
+from taograph.graphs.loop.trajectory import feedback
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.acceptable import filled, without_thoughts
 from taograph.graphs.protocols.native import DROPPED, Reply, read_reply, text_of
@@ -130,7 +130,7 @@ class Turn(Stage):
 
     def _direct_answer(self) -> Reply | None:
         """What the tools of the last turn gave, where all of them have LangChain's ``return_direct``."""
-        steps = () if self.session.is_new else read_trajectory(self.history, last=1).steps
+        steps = () if self.session.is_new else self.read.trajectory(1).steps
         if not steps or not steps[-1].actions:
             return None
         tools = [self.agent.by_name.get(action.tool) for action in steps[-1].actions]
@@ -204,8 +204,8 @@ class Turn(Stage):
             self.session.teller.tell("retry", reason="truncated" if made == DROPPED else "repair", detail=made)
 
     def _call_ids(self) -> set[str]:
-        told = [*self.session.bound.examples, *self.history]
-        return {call["id"] or "" for m in told if isinstance(m, AIMessage) for call in m.tool_calls}
+        told = (m for m in self.session.bound.examples if isinstance(m, AIMessage))
+        return self.read.call_ids.union(call["id"] or "" for message in told for call in message.tool_calls)
 
 
 def _only_acting(reply: Reply) -> Reply:

@@ -20,33 +20,59 @@ from taograph.graphs.protocols.acceptable import filled, has_sound_calls, is_bla
 NO_RESULT = "No result was recorded for this call. It may or may not have taken effect."
 
 
-def is_sound(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> bool:
-    """Whether every call has its result right behind it, every result its call, and every message says something.
+class Soundness:
+    """Whether messages are acceptable, told one after the other.
 
     Args:
-        messages: The messages of a thread.
         tools: Names of the tools there are; others have to be of plain characters.
+
+    Attributes:
+        used: The ids of the calls so far.
     """
-    open_calls: set[str] = set()
-    used: set[str] = set()
-    for place, message in enumerate(messages):
+
+    def __init__(self, tools: Collection[str] = ()) -> None:
+        self.used: set[str] = set()
+        self._tools = tools
+        self._open: set[str] = set()
+        self._begun = self._faulty = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether every call has its result right behind it, every result its call, and every message says something."""
+        return not self._faulty and not self._open
+
+    def add(self, message: AnyMessage) -> None:
+        """The next message."""
+        begun, self._begun = self._begun, True
         if isinstance(message, ToolMessage):
-            if message.tool_call_id not in open_calls or is_blank(message.content):
-                return False
-            open_calls.discard(message.tool_call_id)
-            continue
-        if open_calls or (place > 0 and isinstance(message, SystemMessage)):
-            return False
+            if message.tool_call_id not in self._open or is_blank(message.content):
+                self._faulty = True
+            self._open.discard(message.tool_call_id)
+            return
+        if self._open or (begun and isinstance(message, SystemMessage)):
+            self._faulty = True
         calls: list[ToolCall] = []
         if isinstance(message, AIMessage):
             calls = message.tool_calls
-            if not has_sound_calls(message, tools, used):
-                return False
+            if not has_sound_calls(message, self._tools, self.used):
+                self._faulty = True
         if not calls and is_blank(message.content):
-            return False
-        open_calls = {call["id"] or "" for call in calls}
-        used |= open_calls
-    return not open_calls
+            self._faulty = True
+        self._open = {call["id"] or "" for call in calls}
+        self.used |= self._open
+
+
+def is_sound(messages: Sequence[AnyMessage], tools: Collection[str] = ()) -> bool:
+    """Whether messages are acceptable, as :class:`Soundness` has it.
+
+    Args:
+        messages: The messages of a thread.
+        tools: Names of the tools there are.
+    """
+    soundness = Soundness(tools)
+    for message in messages:
+        soundness.add(message)
+    return soundness.holds
 
 
 def repair(

@@ -82,6 +82,7 @@ class Session:
         grant: What a parent lets it use, where it is a sub-run.
         narrowed: Names of the limits that are the parent's.
         beside: Whether other tasks of its superstep ask the model, too.
+        composed: Whether an answer in the history may have been put together by the loop.
     """
 
     agent: Agent
@@ -103,6 +104,7 @@ class Session:
     grant: Grant | None = None
     narrowed: frozenset[str] = frozenset()
     beside: bool = False
+    composed: bool = True
     started: float = field(default_factory=time.time)
     _began: float = field(default_factory=time.monotonic)
 

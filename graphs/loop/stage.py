@@ -24,12 +24,13 @@ from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.effects import left_open
 from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.finishing import closing_of, conclude
+from taograph.graphs.loop.history import history_of, keep_history
 from taograph.graphs.loop.internals import invocation_of, saver_of
-from taograph.graphs.loop.repair import close_calls, is_sound, open_calls, repair
+from taograph.graphs.loop.repair import close_calls, open_calls, repair
 from taograph.graphs.loop.session import Session
 from taograph.graphs.loop.state import Child, State
 from taograph.graphs.loop.stopping import BUDGETS, RULES, Progress, Rule, Stop, decide, tail_needed
-from taograph.graphs.loop.trajectory import feedback, read_trajectory
+from taograph.graphs.loop.trajectory import feedback
 from taograph.graphs.loop.verifying import objection
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.native import thought_of
@@ -132,6 +133,7 @@ class Stage(Asker):
     Attributes:
         session: The run as this node sees it.
         history: The messages of the thread, acceptable to any provider.
+        read: What is known of them.
         room: Supersteps that are left after this one.
         goes_on: Whether a run that a limit ended goes on here, with a higher one.
         children: The sub-runs of the run that ended since the stage before this one.
@@ -145,8 +147,12 @@ class Stage(Asker):
         self.state = state
         self.room = state["remaining_steps"]
         history = state.get("messages") or []
-        self.goes_on = goes_on(state, history)
-        begun = None if self.goes_on else new_turn(state, history)
+        before: Any = state.get("run")
+        read = history_of(config, before and before["id"], agent.by_name)
+        read.read(history)
+        asked = None if read.turn is None else history[read.turn]
+        self.goes_on = goes_on(state, asked)
+        begun = None if self.goes_on else new_turn(state, asked)
         self.session = Session.open(agent, state, config, bound, new_turn=begun)
         self.children = self._counted()
         self.commands: list[Command[Any]] = []
@@ -155,14 +161,18 @@ class Stage(Asker):
             closing = closing_of(history)
             self.session.removed = [message.id for message in closing if message.id]
             history = history[: len(history) - len(closing)]
-        if is_sound(history, agent.by_name):
-            self.history: Sequence[AnyMessage] = history
-        else:
+            read.read(history)
+        self.history: Sequence[AnyMessage] = history
+        if not read.sound:
             # Stored too: what comes out of the run has to be acceptable, whatever went in.
             self.history = repair(history, agent.by_name, known)
+            read.read(self.history)
             self.session.messages += self.history
             self.session.replaces = True
             self.session.teller.tell("retry", reason="repair", detail="the history was made acceptable to providers")
+        self.read = read
+        self.session.composed = read.composed
+        keep_history(config, self.session.run["id"], read)
         self._stored = len(self.session.messages)
 
     @property
@@ -183,7 +193,7 @@ class Stage(Asker):
     @property
     def question(self) -> str:
         """What the user asked."""
-        return read_trajectory(self.history).question
+        return self.read.question
 
     def _counted(self) -> list[Child]:
         """The sub-runs that ended since the last stage; their steps are steps of the run."""
@@ -276,7 +286,7 @@ class Stage(Asker):
         cancel = current_cancellation()
         if cancel is not None and cancel.reason is not None:
             return self.stop("cancelled", cancel.reason)
-        stop = decide(self.progress(), rules)
+        stop = decide(self.progress(), rules) if rules else None
         if stop is None and self.goes_on:
             stop = self._no_calls()
         if stop is not None and self.goes_on:
@@ -419,7 +429,7 @@ class Stage(Asker):
         """The run as the stop policy looks at it."""
         session, run = self.session, self.session.run
         return Progress(
-            trajectory=read_trajectory(self.history, last=tail_needed(session.limits)),
+            trajectory=self.read.trajectory(tail_needed(session.limits)),
             limits=session.limits,
             spent=session.spent,
             steps=run["steps"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
@@ -55,7 +56,7 @@ class Observation:
     rejected: Literal["", "yes", "stop"] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """One turn: a thought, its actions (none in a last step), and an observation for each that has one.
 
@@ -67,7 +68,7 @@ class Step:
     observations: tuple[Observation, ...]
     truncated: bool = False
 
-    @property
+    @cached_property
     def signature(self) -> tuple[tuple[str, str], ...]:
         """Calls with their outcomes; equal for two steps that did the same and saw the same."""
         # Not the text that was shown: where it was cut, it names its own call.
@@ -111,11 +112,11 @@ def instructed(messages: Sequence[AnyMessage], text: str, kind: str, *, aside: b
         content: Any = f"{last.content}\n\n{text}"
     else:
         content = [*last.content, {"type": "text", "text": text}]
-    extra = {**last.additional_kwargs, _ASKED: len(_asked(last))} if aside else last.additional_kwargs
+    extra = {**last.additional_kwargs, _ASKED: len(asked(last))} if aside else last.additional_kwargs
     return [*messages[:-1], last.model_copy(update={"content": content, "additional_kwargs": extra})]
 
 
-def _asked(message: HumanMessage) -> str:
+def asked(message: BaseMessage) -> str:
     """What the user asked, without what was added to it."""
     text = str(message.text)
     size = message.additional_kwargs.get(_ASKED)
@@ -132,6 +133,11 @@ def is_feedback(message: BaseMessage) -> bool:
     return _FEEDBACK in message.additional_kwargs
 
 
+def is_turn(message: BaseMessage) -> bool:
+    """Whether a message is the user's."""
+    return isinstance(message, HumanMessage) and not is_feedback(message)
+
+
 def _rejected(message: ToolMessage) -> Literal["", "yes", "stop"]:
     found = message.additional_kwargs.get(REJECTED)
     return "" if not isinstance(found, dict) else "stop" if found.get("stop") else "yes"
@@ -145,7 +151,7 @@ def feedback_kind(message: BaseMessage) -> str:
 def user_turn(messages: Sequence[BaseMessage]) -> int | None:
     """Index of the user's last message, or None where there is none."""
     for index in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[index], HumanMessage) and not is_feedback(messages[index]):
+        if is_turn(messages[index]):
             return index
     return None
 
@@ -179,7 +185,7 @@ def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) 
             results = {}
             if last is not None and len(steps) >= last:
                 break
-        elif isinstance(message, HumanMessage) and not is_feedback(message):
-            question = _asked(message)
+        elif is_turn(message):
+            question = asked(message)
             break
     return Trajectory(question, tuple(reversed(steps)))

@@ -60,6 +60,7 @@ def request(
     plan: Plan | None = None,
     *,
     read_on: bool = True,
+    composed: bool = True,
 ) -> list[AnyMessage]:
     """The messages of a request.
 
@@ -69,9 +70,12 @@ def request(
         messages: The conversation so far, acceptable to a provider.
         plan: What is shown in place of the older ones.
         read_on: Whether the model has ``read_result``.
+        composed: Whether an answer among them may have been put together by the loop.
     """
     told = instructions(system, messages)
     head: list[AnyMessage] = [SystemMessage(told)] if told else []
+    if not composed and not plan:
+        return [*head, *examples, *messages[first_place(messages) :]]
     return [*head, *examples, *body(messages, plan or Plan(), read_on=read_on)]
 
 
