@@ -9,9 +9,12 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+import forked_tao
 
 COMMAND = [sys.executable, "-m", "taograph.cli"]
 # A terminal sends Ctrl-C to the session that it belongs to.
@@ -34,8 +37,16 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, **own, **more}
 
 
-def start(*args: str, home: Path, **options: Any) -> subprocess.Popen[str]:
-    """Start ``tao`` with pipes for its output and nothing to read."""
+def start(*args: str, home: Path, fresh: bool = False) -> subprocess.Popen[str] | forked_tao.Forked:
+    """Start ``tao`` with pipes for its output and nothing to read.
+
+    Args:
+        args: The arguments of the command.
+        home: Where it may write.
+        fresh: An interpreter is started for it, which imports everything anew.
+    """
+    if not fresh:
+        return forked_tao.start(*args, env=environment(home))
     return subprocess.Popen(
         [*COMMAND, *args],
         env=environment(home),
@@ -44,7 +55,6 @@ def start(*args: str, home: Path, **options: Any) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        **options,
     )
 
 
@@ -54,18 +64,24 @@ class Terminal:
     Args:
         args: The arguments of the command.
         home: Where it may write.
+        fresh: An interpreter is started for it, which imports everything anew.
     """
 
-    def __init__(self, *args: str, home: Path) -> None:
+    def __init__(self, *args: str, home: Path, fresh: bool = False) -> None:
         self._fd, inside = pty.openpty()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _IN_TERMINAL, *args],
-            env=environment(home, COLUMNS="100", LINES="40"),
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            start_new_session=True,
-        )
+        env = environment(home, COLUMNS="100", LINES="40")
+        self._process: subprocess.Popen[bytes] | forked_tao.Forked
+        if fresh:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _IN_TERMINAL, *args],
+                env=env,
+                stdin=inside,
+                stdout=inside,
+                stderr=inside,
+                start_new_session=True,
+            )
+        else:
+            self._process = forked_tao.Forked(list(args), env, (inside, inside, inside), terminal=True)
         os.close(inside)
         self.output = ""
 
@@ -107,7 +123,7 @@ class Terminal:
         self._read(0.2)
         return True
 
-    def _read_until(self, done: Any, complaint: str) -> None:
+    def _read_until(self, done: Callable[[], bool], complaint: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while not done():
             if time.monotonic() > deadline:

@@ -34,7 +34,7 @@ def slow(seconds: float) -> str:
 def test_ctrl_c_ends_a_hanging_model_call_with_what_there_is(tmp_path: Path) -> None:
     with (
         FakeOpenAI([SUM, Hang("The answer is")]) as server,
-        Terminal("run", "What is 2+2?", "-m", f"{server.url}#fake", home=tmp_path) as terminal,
+        Terminal("run", "What is 2+2?", "-m", f"{server.url}#fake", home=tmp_path, fresh=True) as terminal,
     ):
         assert server.hanging.wait(PATIENCE)
         terminal.wait_for("The answer is")
@@ -85,7 +85,7 @@ def test_a_second_ctrl_c_quits_at_once(tmp_path: Path) -> None:
 
 def test_sigterm_is_like_the_first_ctrl_c_and_pipes_get_plain_lines(tmp_path: Path) -> None:
     with FakeOpenAI([SUM, Hang()]) as server:
-        process = start("run", "What is 2+2?", "-m", f"{server.url}#fake", home=tmp_path)
+        process = start("run", "What is 2+2?", "-m", f"{server.url}#fake", home=tmp_path, fresh=True)
         assert server.hanging.wait(PATIENCE)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
@@ -97,7 +97,7 @@ def test_sigterm_is_like_the_first_ctrl_c_and_pipes_get_plain_lines(tmp_path: Pa
 
 def test_events_come_as_they_happen_and_a_closed_pipe_ends_the_run_quietly(tmp_path: Path) -> None:
     with FakeOpenAI([SUM, Reply("It is four, and so on. " * 400, pace=0.01)]) as server:
-        process = start("run", "What is 2+2?", "-m", f"{server.url}#fake", "--json", home=tmp_path)
+        process = start("run", "What is 2+2?", "-m", f"{server.url}#fake", "--json", home=tmp_path, fresh=True)
         assert process.stdout is not None
         assert process.stderr is not None
         first = [json.loads(process.stdout.readline())["type"] for _ in range(3)]
