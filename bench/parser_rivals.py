@@ -39,45 +39,56 @@ _OUT_OF_TIME = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
 
 def environments(folder: Path | None) -> dict[str, Path]:
     """The Python of every rival's environment, made where it is missing; one environment for each pinned package."""
-    folder = folder or user_cache_path("taograph") / "bench"
-    pythons: dict[str, Path] = {}
-    for name, pin in RIVALS.items():
-        home = folder / f"{pin.replace('==', '-')}-py{sys.version_info.major}.{sys.version_info.minor}"
-        python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        done = home / "installed"
-        if not done.exists():
-            print(f"making an environment with {pin} …", file=sys.stderr, flush=True)
-            install(home, python, pin)
-            done.write_text(pin)
-        pythons[name] = python
-    return pythons
+    return {name: environment(folder, pin.replace("==", "-"), pin) for name, pin in RIVALS.items()}
 
 
-def install(home: Path, python: Path, pin: str) -> None:
+def environment(folder: Path | None, name: str, *pins: str) -> Path:
+    """The Python of an environment that has these packages; it is made where it is missing or has others.
+
+    Args:
+        folder: Where environments are kept; by default in the user's cache.
+        name: What it is called there.
+        pins: The packages, with their versions.
+    """
+    home = (folder or user_cache_path("taograph") / "bench") / f"{name}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    done, wanted = home / "installed", "\n".join(pins)
+    if not done.exists() or done.read_text("utf-8") != wanted:
+        print(f"making an environment with {', '.join(pins)} …", file=sys.stderr, flush=True)
+        install(home, python, *pins)
+        done.write_text(wanted, "utf-8")
+    return python
+
+
+def install(home: Path, python: Path, *pins: str) -> None:
     beside = Path(sys.executable).with_name("uv")
     uv = shutil.which("uv") or (str(beside) if beside.exists() else None)
     if uv:
         subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)], check=True)
-        subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), pin], check=True)
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), *pins], check=True)
     else:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", pin], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *pins], check=True)
 
 
 @dataclass
 class Worker:
-    """A parser in a process of its own. A question that takes too long ends the process; the next one starts another.
+    """What is measured, in a process of its own. A question that takes too long ends it; the next one starts another.
 
     Attributes:
-        name: Of :data:`parser_worker.PARSERS`.
+        name: Of :data:`parser_worker.PARSERS`, or what another script knows.
         python: The interpreter that has it.
         timeout: CPU seconds that one call may take; by the clock, several times that.
+        script: What the process runs: it says its versions, and answers a line of JSON with another.
+        environment: Variables that it has beside ours.
         versions: What is measured, package by package; known once a question was asked.
     """
 
     name: str
     python: Path
     timeout: float
+    script: Path = HERE / "parser_worker.py"
+    environment: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[str] | None = None
     _lines: queue.Queue[str] = field(default_factory=queue.Queue)
@@ -108,7 +119,8 @@ class Worker:
     def _start(self) -> subprocess.Popen[str]:
         self._lines = queue.Queue()
         process = subprocess.Popen(
-            [str(self.python), "-W", "ignore", str(HERE / "parser_worker.py"), self.name],
+            [str(self.python), "-W", "ignore", str(self.script), self.name],
+            env={**os.environ, **self.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -119,7 +131,7 @@ class Worker:
         threading.Thread(target=_pump, args=(process, self._lines), daemon=True).start()
         ready = self._answer(_START_SECONDS)
         if not ready or "versions" not in ready:
-            raise SystemExit(f"{self.name}: the parser could not be loaded by {self.python}")
+            raise SystemExit(f"{self.name} could not be loaded by {self.python}")
         self.versions = ready["versions"]
         return process
 
