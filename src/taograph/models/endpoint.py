@@ -11,8 +11,10 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_openai import ChatOpenAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from pydantic import PrivateAttr
+
+from taograph.models.encoding import EncodesOnce
 
 
 class NoStreamError(ConnectionError):
@@ -25,7 +27,7 @@ class NoStreamError(ConnectionError):
 _FIELDS = ("reasoning_content", "reasoning")
 
 
-class ChatEndpoint(ChatOpenAI):
+class ChatEndpoint(EncodesOnce, ChatOpenAI):
     """``ChatOpenAI`` that keeps ``reasoning_content``, and ``refusal`` in streams, too.
 
     Many servers (vLLM, llama.cpp, DeepSeek and others) put a model's reasoning in a field of the message
@@ -116,6 +118,15 @@ class ChatEndpoint(ChatOpenAI):
             if isinstance(refusal := delta.get("refusal"), str) and refusal:
                 made.message.additional_kwargs["refusal"] = refusal
         return made
+
+
+class AzureEndpoint(EncodesOnce, AzureChatOpenAI):
+    """``AzureChatOpenAI`` that encodes each message once."""
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Not: LangChain would look for the class among its own."""
+        return False
 
 
 def _reasoning(message: dict[str, Any] | None) -> str:

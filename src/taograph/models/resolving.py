@@ -72,21 +72,30 @@ def default_model() -> str:
 
 
 def safe_across_loops(model: BaseChatModel) -> BaseChatModel:
-    """A ``ChatOpenAI`` that keeps to no event loop, where its caller gave it no HTTP client; others as they are.
+    """A caller's own ``ChatOpenAI`` as it is asked here; other models as they are.
 
-    LangChain gives all such models of a process one async client by address, see
-    :class:`~taograph.models.connections.ClientOfEachLoop` for what comes of that.
+    It keeps to no event loop, where its caller gave it no HTTP client: LangChain gives all such models of a process
+    one async client by address, see :class:`~taograph.models.connections.ClientOfEachLoop` for what comes of that.
+    And it sends what it is given without a walk through all of it, see :mod:`taograph.models.completions`. The caller's
+    object stays as it was, and its clients, headers, addresses and keys are those of the copy.
     """
     if "langchain_openai" not in sys.modules:
         return model
+    from langchain_openai import AzureChatOpenAI, ChatOpenAI
     from langchain_openai.chat_models.base import BaseChatOpenAI
 
-    if not isinstance(model, BaseChatOpenAI) or model.http_async_client is not None or model.openai_proxy:
+    if not isinstance(model, BaseChatOpenAI):
         return model
-    from taograph.models.connections import ClientOfEachLoop
+    from taograph.models.completions import ready_clients
 
-    client = model.root_async_client.with_options(http_client=ClientOfEachLoop())
-    return model.model_copy(update={"root_async_client": client, "async_client": client.chat.completions})
+    own, given = model.root_async_client, model.http_async_client is not None or model.openai_proxy
+    if own and not given and model.async_client is own.chat.completions:
+        from taograph.models.connections import ClientOfEachLoop
+
+        client = own.with_options(http_client=ClientOfEachLoop())
+        model = model.model_copy(update={"root_async_client": client, "async_client": client.chat.completions})
+    ready = ready_clients(model, dicts=type(model) in (ChatOpenAI, AzureChatOpenAI))
+    return model.model_copy(update=ready) if ready else model
 
 
 def _environment() -> frozenset[tuple[str, str]]:
@@ -164,9 +173,9 @@ def _azure(deployment: str) -> BaseChatModel:
     missing = [name for name in needed if not os.environ.get(name)]
     if missing:
         raise ValueError(f'model "azure_openai:{deployment}" needs {", ".join(missing)} in the environment')
-    from langchain_openai import AzureChatOpenAI
+    from taograph.models.endpoint import AzureEndpoint
 
-    return AzureChatOpenAI(azure_deployment=deployment, **_connections(), **_OPTIONS)
+    return AzureEndpoint(azure_deployment=deployment, **_connections(), **_OPTIONS)
 
 
 def _any_provider(name: str) -> BaseChatModel:
