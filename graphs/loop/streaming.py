@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
@@ -15,6 +16,7 @@ from langgraph.types import Durability
 
 from taograph.cancel import Cancellation, current_cancellation, listen_to
 from taograph.graphs.loop.events import Event, utc_now
+from taograph.graphs.loop.internals import OwnLimitGraph
 from taograph.graphs.protocols.native import reasoning_fields
 
 MODES: tuple[Literal["custom"], Literal["messages"], Literal["updates"]] = ("custom", "messages", "updates")
@@ -128,6 +130,12 @@ def stream_steps(
         yield from asked
     except GeneratorExit:
         switch.request("the stream was abandoned")
+        if isinstance(graph, OwnLimitGraph):  # nodes of others may not listen to the switch
+            # A stream that is closed at once loses what a task returns just then, and a call that was run
+            # stands there without its result. What is cancelled ends soon, and is stored as what it is.
+            with contextlib.suppress(Exception):
+                while within.run(next, parts, _END) is not _END:
+                    pass
         raise
     finally:
         leave()

@@ -222,7 +222,10 @@ def test_a_tool_in_flight_is_given_up_with_the_stream() -> None:
     assert began_tool.wait(5)
     events.close()  # type: ignore[attr-defined]
     assert time.monotonic() - began < 10
-    state = graph.get_state(thread()).values
+    stored = graph.get_state(thread())
+    assert not stored.next, "the run came to its end"
+    state = stored.values
+    assert state["stop"]["reason"] == "cancelled"
     assert_acceptable(state["messages"])
     result = graph.invoke(question("Else?"), thread())
     assert result["answer"] == "Else."
