@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import jsonschema
+if TYPE_CHECKING:
+    import jsonschema
 
 
 def fault_of(schema: Mapping[str, Any]) -> str | None:
@@ -15,6 +16,8 @@ def fault_of(schema: Mapping[str, Any]) -> str | None:
 
     A reference that leads out of the schema is a fault: nothing is fetched from the network to check a value.
     """
+    import jsonschema
+
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
@@ -24,6 +27,8 @@ def fault_of(schema: Mapping[str, Any]) -> str | None:
 
 def fault_of_references(schema: Mapping[str, Any]) -> str | None:
     """As :func:`fault_of`, for a schema of whatever draft: only whether it holds what it refers to."""
+    import jsonschema  # noqa: F401 - values are checked against it in an event loop, which cannot wait for files
+
     for reference in _references(schema):
         if not _is_within(schema, reference):
             return f"it refers to {reference!r}, which is not in it. Put that under $defs, and refer to #/$defs/NAME"
@@ -38,6 +43,8 @@ def complaints(schema: Mapping[str, Any], value: Any, most: int = 8) -> list[str
         value: What has to fit it.
         most: How many complaints at most.
     """
+    import jsonschema
+
     found = jsonschema.Draft202012Validator(schema).iter_errors(value)
     try:
         return [_located(error) for error in islice(found, most)]

@@ -12,6 +12,7 @@ from fake_openai_server import FakeOpenAI, Reply
 # What a run with the usual tools against an endpoint has no use for before its first request, and who brings it.
 NOT_BEFORE_THE_FIRST_REQUEST = {
     "docx": "read_file, for a Word document",
+    "jsonschema": "tools.schemas, for tools with a schema of JSON and for the text protocol",
     "langchain": "init_chat_model, for models of other providers",
     "langgraph_sdk.client": "LangGraph's Runtime, for one class of that package",
     "langsmith.types.run": "langchain_core's tracers, for one list of names",
@@ -48,7 +49,7 @@ def loaded(script: str, *arguments: str, home: Path) -> tuple[list[str], str]:
         [sys.executable, "-c", script, *arguments], env=environment(home), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    marked = [line.split()[1:] for line in done.stderr.splitlines() if line.startswith("LOADED ")]
+    marked = [line.split()[1:] for line in done.stderr.splitlines() if line.startswith("LOADED")]
     return marked[0], done.stdout
 
 
@@ -67,6 +68,59 @@ def test_a_run_loads_nothing_in_vain_before_its_first_request(tmp_path: Path) ->
     assert "It is 4." in shown
     assert {"langgraph", "langchain_openai", "taograph.graphs.react"} <= set(modules)
     assert found(modules, NOT_BEFORE_THE_FIRST_REQUEST) == {}
+
+
+def test_looking_at_what_was_recorded_loads_no_langchain(tmp_path: Path) -> None:
+    script = """
+import sys
+from taograph.cli import main
+code = main(["trace", "list"])
+print("LOADED", *sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
+    modules, _ = loaded(script, home=tmp_path)
+    assert "taograph.trace.stores" in modules
+    assert found(modules, {"langchain_core": "the recorder", "langgraph": "the recorder"}) == {}
+
+
+def test_the_strategies_are_listed_without_being_loaded(tmp_path: Path) -> None:
+    script = """
+import sys
+from taograph.cli import main
+code = main(["graphs"])
+print("LOADED", *sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
+    modules, shown = loaded(script, home=tmp_path)
+    assert "The ReAct loop: reason" in shown
+    assert found(modules, {"langchain_core": "the strategies", "langgraph": "the strategies"}) == {}
+
+
+def test_a_checker_of_schemas_is_loaded_with_the_tools_that_need_it(tmp_path: Path) -> None:
+    """Never during a run: an event loop cannot wait for files."""
+    script = """
+import sys
+from langchain_core.tools import StructuredTool
+from taograph import create_react_graph
+
+def add(a: int, b: int) -> int:
+    "Add."
+    return a + b
+
+def known():
+    print("jsonschema" in sys.modules)
+
+create_react_graph(None, [add])
+known()
+schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+create_react_graph(None, [StructuredTool.from_function(add, name="other", args_schema=schema)])
+known()
+print("LOADED", file=sys.stderr)
+"""
+    assert loaded(script, home=tmp_path)[1].split() == ["False", "True"]
+    for module in ("taograph.models.text_react", "taograph.graphs.rewoo"):
+        script = f"import sys, {module}\nprint('jsonschema' in sys.modules)\nprint('LOADED', file=sys.stderr)"
+        assert loaded(script, home=tmp_path)[1].split() == ["True"], module
 
 
 def test_what_waits_is_whole_when_it_is_asked_for(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -39,8 +39,18 @@ def graphs() -> int:
     from taograph.graphs import STRATEGIES
 
     shown = table("strategy", "what")
-    for name, factory in STRATEGIES.items():
-        module = inspect.getmodule(factory)
-        shown.add_row(name, one_line((inspect.getdoc(module) or "").split("\n\n")[0], 200))
+    for name in STRATEGIES:
+        shown.add_row(name, one_line(_docstring(f"taograph.graphs.{name}").split("\n\n")[0], 200))
     show(shown)
     return 0
+
+
+def _docstring(module: str) -> str:
+    """What a module says of itself. It is read and not imported: a strategy brings LangGraph with it."""
+    import ast
+    from importlib.util import find_spec
+
+    spec = find_spec(module)
+    loader: Any = spec.loader if spec else None
+    source = loader.get_source(module) if loader else None  # None where only byte code is installed
+    return ast.get_docstring(ast.parse(source or "")) or ""

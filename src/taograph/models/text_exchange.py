@@ -14,6 +14,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 import json_repair  # noqa: F401 - the parser wants it when a reply is broken, and an event loop cannot wait for files
+import jsonschema  # noqa: F401 - so do the examples of tools
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolCall, UsageMetadata
 from langchain_core.messages.ai import add_usage

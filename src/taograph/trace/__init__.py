@@ -13,18 +13,16 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.runnables import Runnable
-
-from taograph.trace.barrier import Barrier
-from taograph.trace.chain import Draft, Entry, Record, Sealer
-from taograph.trace.recording import Recorder
-from taograph.trace.settings import Settings
-from taograph.trace.stores import Kept, Store, open_store
-from taograph.trace.writing import OnError, TraceError, Writer
-
 if TYPE_CHECKING:
+    from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.runnables import Runnable
+
+    from taograph.trace.chain import Draft, Entry, Record, Sealer
+    from taograph.trace.recording import Recorder
     from taograph.trace.replaying import areplay, replay
+    from taograph.trace.settings import Settings
+    from taograph.trace.stores import Kept, Store, open_store
+    from taograph.trace.writing import OnError, TraceError, Writer
 
 __all__ = [
     "Draft",
@@ -43,19 +41,35 @@ __all__ = [
     "replay",
 ]
 
-# They bring all strategies with them, which nobody needs who only records.
-_LATER = ("areplay", "replay")
+# Who reads a trace needs no LangChain, and who records no strategies, which replaying brings with it.
+_HOMES = {
+    "Draft": "chain",
+    "Entry": "chain",
+    "Kept": "stores",
+    "Record": "chain",
+    "Recorder": "recording",
+    "Sealer": "chain",
+    "Settings": "settings",
+    "Store": "stores",
+    "TraceError": "writing",
+    "areplay": "replaying",
+    "open_store": "stores",
+    "replay": "replaying",
+}
 
-G = TypeVar("G", bound=Runnable[Any, Any])
+G = TypeVar("G", bound="Runnable[Any, Any]")
 
 _writers: dict[tuple[str, bytes | None, OnError], Writer] = {}
 _lock = threading.Lock()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module("taograph.trace.replaying"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load a public name on first use (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"taograph.trace.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def record(graph: G, to: str, *, settings: Settings | None = None, **options: Any) -> G:
@@ -80,6 +94,11 @@ def record(graph: G, to: str, *, settings: Settings | None = None, **options: An
 
 def handlers(to: str, *, settings: Settings | None = None, **options: Any) -> Sequence[BaseCallbackHandler]:
     """What records a run, for ``config={"callbacks": […]}``; arguments as :func:`record`."""
+    from taograph.trace.barrier import Barrier
+    from taograph.trace.recording import Recorder
+    from taograph.trace.settings import Settings
+    from taograph.trace.stores import open_store
+
     if settings is not None and options:
         raise TypeError(f"trace: give settings= or {', '.join(options)}, not both")
     chosen = settings or Settings(**options)
@@ -91,6 +110,9 @@ def handlers(to: str, *, settings: Settings | None = None, **options: Any) -> Se
 
 def _writer(to: str, settings: Settings) -> Writer:
     """One writer for each place: two would wait for each other's transactions."""
+    from taograph.trace.chain import Sealer
+    from taograph.trace.writing import Writer
+
     key = to, settings.key, settings.on_error
     with _lock:
         if key not in _writers:

@@ -18,15 +18,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
-
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.runnables import Runnable
 
 from taograph import trace
 from taograph.folders import data_folder
 from taograph.trace.settings import Redact, Settings
+
+if TYPE_CHECKING:
+    from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.runnables import Runnable
 
 log = logging.getLogger("taograph.trace")
 
@@ -41,7 +42,7 @@ WHERE, DAYS, CONTENT, REDACT, KEY, ON_ERROR = (
 _OFF = ("none", "off", "no", "0", "false")
 _ON = ("1", "on", "yes", "true")
 
-G = TypeVar("G", bound=Runnable[Any, Any])
+G = TypeVar("G", bound="Runnable[Any, Any]")
 
 
 @dataclass(frozen=True, slots=True)
