@@ -21,6 +21,7 @@ from taograph.calls import TOOL_THREADS, Call, Cancelled, Exited, Steps, TimedOu
 from taograph.redaction import redact
 from taograph.tools.outcome import ToolRun, failed, succeeded
 from taograph.tools.policy import policy_of
+from taograph.tools.ready import ready
 from taograph.tools.schemas import complaints, fault_of
 
 log = logging.getLogger("taograph.tools")
@@ -151,7 +152,9 @@ def _ways(
     sync, native = True, type(tool)._arun is not BaseTool._arun
     if isinstance(tool, StructuredTool) or isinstance(tool, Tool):  # noqa: SIM101 - mypy reads it
         sync, native = tool.func is not None, tool.coroutine is not None
-        if tool.coroutine is not None:  # LangChain runs it in a task of its own
+        if isinstance(tool, StructuredTool):
+            tool = ready(tool)
+        elif tool.coroutine is not None:  # LangChain runs it in a task of its own
             tool = tool.model_copy(update={"coroutine": contained(tool.coroutine)})
     return (
         (lambda: tool.invoke(call, config)) if sync else None,

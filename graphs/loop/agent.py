@@ -20,7 +20,7 @@ from taograph.graphs.loop.repair import is_sound
 from taograph.graphs.loop.speaking import Protocol, Spoken, declared, in_text, speaks_text
 from taograph.graphs.loop.structure import Structure, read_structure
 from taograph.graphs.protocols.acceptable import without_thoughts
-from taograph.models.prices import Price, model_name, price_of
+from taograph.models.prices import FREE, Price, is_free, model_name, price_by_name, price_of
 from taograph.models.resolving import resolve, safe_across_loops
 from taograph.tools.policy import as_tool, policy_of
 from taograph.tools.results import READ_RESULT, read_result_tool
@@ -105,7 +105,7 @@ class Agent:
                 self._bound.clear()
             found = self._bound[id(model), spoken] = Bound.make(model, self, spoken, why)
         # What it was bound for another reason before is bound the same; what turned out to speak text says why itself.
-        return replace(found, why=why) if found.protocol == spoken else found
+        return replace(found, why=why) if found.protocol == spoken and found.why != why else found
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ class Bound:
         name: Its name, for events.
         protocol: How it is asked.
         why: Why it is asked so, for events.
+        priced: The name that its price is known by; None where it is free of charge.
     """
 
     given: BaseChatModel
@@ -131,11 +132,12 @@ class Bound:
     name: str
     protocol: Spoken
     why: str
+    priced: str | None
 
     @property
     def price(self) -> Price | None:
         """Its price, or None where nobody knows it; looked up each time, since it can be set later."""
-        return price_of(self.model)
+        return FREE if self.priced is None else price_by_name(self.priced)
 
     @classmethod
     def make(cls, given: BaseChatModel, agent: Agent, protocol: Spoken, why: str) -> Bound:
@@ -166,8 +168,10 @@ class Bound:
 
             examples = tuple(worked_examples(agent.tools))
         name = model_name(model) or type(model).__name__
-        price_of(model)  # reads the tables here, where files may be read, and not on an event loop later
-        return cls(given, model, acting, closing, examples, name, protocol, why)
+        priced = None if is_free(model) else model_name(model)
+        bound = cls(given, model, acting, closing, examples, name, protocol, why, priced)
+        _ = bound.price  # reads the tables here, where files may be read, and not on an event loop later
+        return bound
 
 
 def make_agent(
@@ -237,8 +241,11 @@ def check_prices(agent: Agent, bound: Bound, limits: Limits) -> None:
     Raises:
         ValueError: The price of a model is not known.
     """
-    for model in (bound.model, agent.verify):
-        if isinstance(model, BaseChatModel) and price_of(model) is None and limits.cost is not None:
+    found = [(bound.model, bound.price)]
+    if isinstance(agent.verify, BaseChatModel):
+        found.append((agent.verify, price_of(agent.verify)))
+    for model, price in found:
+        if price is None and limits.cost is not None:
             name = model_name(model) or type(model).__name__
             raise ValueError(
                 f"limits.cost={limits.cost!r}, but the price of {name!r} is not known, so the limit could not be "

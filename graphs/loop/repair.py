@@ -38,7 +38,7 @@ class Soundness:
 
     @property
     def holds(self) -> bool:
-        """Whether every call has its result right behind it, every result its call, and every message says something."""
+        """Whether each call has its result right behind it, each result its call, and each message says something."""
         return not self._faulty and not self._open
 
     def add(self, message: AnyMessage) -> None:

@@ -86,14 +86,21 @@ def price_of(model: BaseChatModel) -> Price | None:
     Raises:
         ValueError: The file cannot be read; the message says why.
     """
-    if getattr(model, "free_of_charge", False):
-        return FlatPrice(0.0, 0.0)
-    name = model_name(model)
-    return price_by_name(name) if name else None
+    return FREE if is_free(model) else price_by_name(model_name(model))
+
+
+FREE = FlatPrice(0.0, 0.0)
+
+
+def is_free(model: Any) -> bool:
+    """Whether nothing is charged for a model."""
+    return bool(getattr(model, "free_of_charge", False))
 
 
 def price_by_name(name: str) -> Price | None:
-    """The price of the model of this name, as :func:`price_of`."""
+    """The price of the model of this name, as :func:`price_of`; of a model without one, None."""
+    if not name:
+        return None
     file = os.environ.get("TAOGRAPH_PRICES")
     return _OWN.get(name) or (_from_file(file).get(name) if file else None) or _in_table(name)
 
