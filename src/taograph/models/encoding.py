@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatResult
-from langchain_openai.chat_models.base import BaseChatOpenAI
-from pydantic import PrivateAttr, model_validator
 
-from taograph.models.completions import ready_clients
 from taograph.models.wire import UNENCODABLE, EncodedMessages, WireForms, copied
 
+# It is none itself: the fields of a model that goes before another would take the place of that one's own.
+if TYPE_CHECKING:
+    from langchain_openai.chat_models.base import BaseChatOpenAI as _Model
+else:
+    _Model = object
 
-class EncodesOnce(BaseChatOpenAI):
+
+class EncodesOnce(_Model):
     """What ``ChatOpenAI`` and its like send, with each message converted and encoded once.
 
     It goes before the class that it is for: ``class ChatEndpoint(EncodesOnce, ChatOpenAI)``. What a message's wire
     form is, is that class's to say; here the forms are kept, see :class:`~taograph.models.wire.WireForms`, and sent as
-    they are, see :class:`~taograph.models.completions.ReadyCompletions`.
+    they are, see :class:`~taograph.models.completions.ReadyCompletions`. The class has the two attributes below as
+    private ones, and takes its clients with :func:`~taograph.models.completions.ready_clients`.
     """
 
-    _wire: WireForms = PrivateAttr(default_factory=WireForms)
-    _payload: dict[str, Any] | None = PrivateAttr(default=None)
-
-    @model_validator(mode="after")
-    def _take_ready_clients(self) -> Self:
-        for field, client in ready_clients(self, dicts=True).items():
-            setattr(self, field, client)
-        return self
+    _wire: WireForms
+    _payload: dict[str, Any] | None
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any

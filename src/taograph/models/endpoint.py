@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import openai
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -12,9 +12,13 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, model_validator
 
+from taograph.models.completions import ready_clients
 from taograph.models.encoding import EncodesOnce
+from taograph.models.wire import WireForms
+
+_Endpoint = TypeVar("_Endpoint", bound=EncodesOnce)
 
 
 class NoStreamError(ConnectionError):
@@ -38,7 +42,13 @@ class ChatEndpoint(EncodesOnce, ChatOpenAI):
     then on: the client finds nothing in such a stream. The next call is the loop's to make, which counts it.
     """
 
+    _wire: WireForms = PrivateAttr(default_factory=WireForms)
+    _payload: dict[str, Any] | None = PrivateAttr(default=None)
     _streams: bool = PrivateAttr(default=True)
+
+    @model_validator(mode="after")
+    def _take_ready_clients(self) -> Self:
+        return _with_ready_clients(self)
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -123,10 +133,23 @@ class ChatEndpoint(EncodesOnce, ChatOpenAI):
 class AzureEndpoint(EncodesOnce, AzureChatOpenAI):
     """``AzureChatOpenAI`` that encodes each message once."""
 
+    _wire: WireForms = PrivateAttr(default_factory=WireForms)
+    _payload: dict[str, Any] | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _take_ready_clients(self) -> Self:
+        return _with_ready_clients(self)
+
     @classmethod
     def is_lc_serializable(cls) -> bool:
         """Not: LangChain would look for the class among its own."""
         return False
+
+
+def _with_ready_clients(model: _Endpoint) -> _Endpoint:
+    for field, client in ready_clients(model, dicts=True).items():
+        setattr(model, field, client)
+    return model
 
 
 def _reasoning(message: dict[str, Any] | None) -> str:
