@@ -43,7 +43,7 @@ def act(agent: Agent) -> Callable[[ActInput, RunnableConfig], Steps[Any]]:
             done = yield from told(teller, call, carried_out(agent, task, config, teller))
         except Exception as error:
             if isinstance(error, GraphBubbleUp):
-                DEADLINES.forget(task["run"], task["step"])
+                DEADLINES.forget(task["run"])
             if answered:
                 yield from forget_plain_answer(config)
             raise

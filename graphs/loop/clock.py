@@ -64,34 +64,39 @@ class Deadlines:
     rather than in what the task was sent, and holds within one invocation of the graph only.
     """
 
-    def __init__(self, size: int = 4096) -> None:
-        self._turns: OrderedDict[tuple[str, int], tuple[object, float]] = OrderedDict()
+    def __init__(self, size: int = 16_384) -> None:
+        # One turn of a run at a time; what is left is of runs that were cut off, the oldest of which go first.
+        self._turns: OrderedDict[str, tuple[int, object, float]] = OrderedDict()
         self._size = size
 
+    def __len__(self) -> int:
+        return len(self._turns)
+
     def set(self, run: str, step: int, *, within: object) -> None:
-        """The calls of a turn are sent now.
+        """The calls of a turn are sent now; those of the turn before have been answered.
 
         Args:
             run: The run's id.
             step: The turn.
             within: The invocation at hand; another one knows nothing of the moment.
         """
-        self._turns[run, step] = (within, time.monotonic())
+        self._turns.pop(run, None)
+        self._turns[run] = (step, within, time.monotonic())
         if len(self._turns) > self._size:
             self._turns.popitem(last=False)
 
     def waited(self, run: str, step: int, *, within: object) -> float:
         """Seconds since the turn's calls were sent; 0.0 where that is not known here."""
-        known = self._turns.get((run, step))
-        return time.monotonic() - known[1] if known and known[0] is within else 0.0
+        known = self._turns.get(run)
+        return time.monotonic() - known[2] if known and known[0] == step and known[1] is within else 0.0
 
     def left(self, run: str, step: int, seconds: float | None, *, within: object) -> float | None:
         """What is left of the seconds that there were when the calls were sent."""
         return None if seconds is None else seconds - self.waited(run, step, within=within)
 
-    def forget(self, run: str, step: int) -> None:
-        """The turn waits for a person, or is over."""
-        self._turns.pop((run, step), None)
+    def forget(self, run: str) -> None:
+        """The turn waits for a person, or the run is over."""
+        self._turns.pop(run, None)
 
 
 DEADLINES = Deadlines()

@@ -366,6 +366,7 @@ class Stage(Asker):
             if self.is_new and cast(Any, self.state).get("children"):
                 update["children"] = Overwrite([])
         if stop is not None:
+            DEADLINES.forget(session.run["id"])
             self.close_calls(prompts.NOT_RUN.format(why=stop["detail"]))
             if self.room < 2 or (answer is not None and self.agent.structure is None):
                 update |= yield from conclude(session, self.conversation, stop, answer)

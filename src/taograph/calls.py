@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, TypeVar
 
 from taograph.beside import Crew, Receive, Start
@@ -189,7 +189,7 @@ def _called(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
             return _call(wanted.func)
         future = wanted.pool.submit(wanted.func)
     elif wanted.afunc is not None:
-        future = asyncio.run_coroutine_threadsafe(_alone(wanted.afunc), _background_loop())
+        future = asyncio.run_coroutine_threadsafe(_alone(wanted.afunc), _BACKGROUND.loop())
     else:
         raise TypeError("a Call needs func or afunc")
     future.add_done_callback(lambda _: done.set())
@@ -358,24 +358,36 @@ def contained(function: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[
     return call
 
 
-@cache
-def _background_loop() -> asyncio.AbstractEventLoop:
+class _Background:
     """One event loop for async-only tools and models that are called from synchronous code."""
-    loop = asyncio.new_event_loop()
 
-    def run() -> None:
+    def __init__(self) -> None:
+        self._reset()
+        if hasattr(os, "register_at_fork"):  # a child that was forked does not have its thread
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop; the first who asks for it starts it."""
+        with self._lock:  # one for all: what meets on a loop, as a connection, would not on two
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._run, args=(self._loop,), name="taograph-loop", daemon=True).start()
+            return self._loop
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
         while True:  # it is everybody's: what one call raises in a task of its own must not end it
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
 
-    threading.Thread(target=run, name="taograph-loop", daemon=True).start()
-    return loop
 
-
-if hasattr(os, "register_at_fork"):  # a child that was forked does not have its thread
-    os.register_at_fork(after_in_child=_background_loop.cache_clear)
+_BACKGROUND = _Background()
 
 
 def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine from synchronous code, on the shared background loop."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _background_loop()).result()
+    return asyncio.run_coroutine_threadsafe(coroutine, _BACKGROUND.loop()).result()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
 
-_current: ContextVar[Cancellation | None] = ContextVar("taograph_cancellation", default=None)
+# The switches of the blocks around the code at hand, the innermost last. Kept by context and not by the switch:
+# several tasks and threads may be within blocks of the same one.
+_listening: ContextVar[tuple[Cancellation, ...]] = ContextVar("taograph_cancellation", default=())
 
 
 class Cancellation:
@@ -27,10 +29,9 @@ class Cancellation:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: dict[object, Callable[[], None]] = {}
         # Re-entrant: a signal handler may run while the same thread subscribes.
         self._lock = threading.RLock()
-        self._tokens: list[Token[Cancellation | None]] = []
 
     @property
     def requested(self) -> bool:
@@ -43,8 +44,8 @@ class Cancellation:
             if self.reason is not None:
                 return
             self.reason = reason
-            listeners, self._listeners = self._listeners, []
-        for listener in listeners:
+            listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
             listener()
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -55,33 +56,34 @@ class Cancellation:
         """
         with self._lock:
             if self.reason is None:
-                self._listeners.append(listener)
-                return lambda: self._drop(listener)
+                key = object()
+                self._listeners[key] = listener
+                return lambda: self._drop(key)
         listener()
         return lambda: None
 
-    def _drop(self, listener: Callable[[], None]) -> None:
+    def _drop(self, key: object) -> None:
         with self._lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            self._listeners.pop(key, None)
 
     def __enter__(self) -> Self:
         """Runs started in this block, in this context, listen to the switch."""
-        self._tokens.append(_current.set(self))
+        listen_to(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop listening."""
-        _current.reset(self._tokens.pop())
+        _listening.set(_listening.get()[:-1])
 
 
 def listen_to(cancel: Cancellation) -> None:
     """Make a switch the one that the context at hand listens to; for contexts that are thrown away."""
-    _current.set(cancel)
+    _listening.set((*_listening.get(), cancel))
 
 
 def current_cancellation() -> Cancellation | None:
     """The switch that the code at hand runs under."""
-    return _current.get()
+    around = _listening.get()
+    return around[-1] if around else None

@@ -83,7 +83,7 @@ def test_a_cancellation_ends_the_wait(way: Way) -> None:
             second.result(SECONDS)
         with pytest.raises(ThreadBusyError, match="changed my mind"):
             wait()
-    assert cancel._listeners == []
+    assert not cancel._listeners
     assert held.messages() == ["hold", "done"]
 
 
@@ -257,7 +257,7 @@ def test_a_run_under_the_callers_switch_can_be_interrupted_and_the_switch_stays(
     held.graph.invoke(question("instead"), on(strategy="interrupt"))
     assert started.result(SECONDS)["stop"]["reason"] == "cancelled"
     assert not cancel.requested
-    assert cancel._listeners == []
+    assert not cancel._listeners
     held.free.set()
 
 

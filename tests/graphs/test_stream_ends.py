@@ -54,10 +54,10 @@ def test_a_switch_around_the_stream_ends_the_run(steps: Streams) -> None:
         threading.Timer(0.2, cancel.request, ["enough"]).start()
         events = steps(create_react_graph(model, [lookup]), question())
         assert of(events, "stop")[0]["reason"] == "cancelled"
-        assert cancel._listeners == []
+        assert not cancel._listeners
     with Cancellation() as cancel:
         steps(create_react_graph(ScriptedModel(replies=["Yes."]), [lookup]), question())
-        assert cancel._listeners == [], "a stream that is over listens no more"
+        assert not cancel._listeners, "a stream that is over listens no more"
 
 
 def test_the_switch_does_not_leak_into_the_caller() -> None:
