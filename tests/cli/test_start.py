@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cli_support import environment
 from fake_openai_server import FakeOpenAI, Reply
+
+from taograph.cli import main
+from taograph.cli.app import COMMANDS
 
 # What a run with the usual tools against an endpoint has no use for before its first request, and who brings it.
 NOT_BEFORE_THE_FIRST_REQUEST = {
@@ -68,6 +72,42 @@ def test_a_run_loads_nothing_in_vain_before_its_first_request(tmp_path: Path) ->
     assert "It is 4." in shown
     assert {"langgraph", "langchain_openai", "taograph.graphs.react"} <= set(modules)
     assert found(modules, NOT_BEFORE_THE_FIRST_REQUEST) == {}
+
+
+@pytest.mark.parametrize(
+    "line", [" ".join((*group.split(), name)) for group, commands in COMMANDS.items() for name, _, _ in commands]
+)
+def test_every_command_that_is_listed_is_there(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    group, _, name = line.rpartition(" ")
+    short = next(short for one, _, short in COMMANDS[group] if one == name)
+    assert main([*group.split(), "--help"]) == 0
+    listed = [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()]
+    assert f"{name} {short}" in listed
+    assert main([*line.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: tao {line} [OPTIONS]")
+    assert len(shown.splitlines()) > 5
+
+
+def test_a_command_loads_no_other(tmp_path: Path) -> None:
+    script = """
+import sys
+from taograph.cli import main
+main(sys.argv[1:])
+print("LOADED", *sys.modules, file=sys.stderr)
+"""
+    modules, _ = loaded(script, "doctor", "--help", home=tmp_path)
+    assert "taograph.cli.doctor" in modules
+    assert found(modules, {f"taograph.cli.{one}": "app" for one in ("run", "threads", "trace", "model")}) == {}
+    modules, _ = loaded(script, "--help", home=tmp_path)
+    assert {one for one in modules if one.startswith("taograph")} <= {
+        "taograph",
+        "taograph.cli",
+        "taograph.cli.app",
+        "taograph.cli.errors",
+        "taograph.cli.text",
+        "taograph.redaction",
+    }
 
 
 def test_looking_at_what_was_recorded_loads_no_langchain(tmp_path: Path) -> None:

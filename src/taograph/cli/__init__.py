@@ -38,7 +38,7 @@ def main(args: Sequence[str] | None = None) -> int:
 def _main(args: Sequence[str] | None) -> int:
     import typer
 
-    from taograph.cli.app import app
+    from taograph.cli.app import app_for
     from taograph.cli.errors import CommandError, debugging, sentence
     from taograph.redaction import redact
 
@@ -54,7 +54,7 @@ def _main(args: Sequence[str] | None) -> int:
         logging.lastResort = None
         logging.getLogger().addHandler(logging.NullHandler())  # else each logger says once that it has none
     try:
-        code = app(args, prog_name="tao", standalone_mode=False)
+        code = app_for(sys.argv[1:] if args is None else args)(args, prog_name="tao", standalone_mode=False)
         sys.stdout.flush()
         if code == 130:
             print("tao: interrupted", file=sys.stderr)

@@ -3,72 +3,95 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from taograph.cli import kept
-from taograph.cli.doctor import doctor
-from taograph.cli.index import index
-from taograph.cli.listing import graphs
-from taograph.cli.listing import tools as list_tools
-from taograph.cli.model import model_list, model_pull
-from taograph.cli.new_tool import new_tool
-from taograph.cli.replay import replay
-from taograph.cli.resume import resume
-from taograph.cli.run import run
-from taograph.cli.showing import threads_show
-from taograph.cli.threads import threads_delete, threads_fork, threads_list, threads_prune
-from taograph.cli.trace import trace_export, trace_list, trace_show
-from taograph.cli.trace_compare import trace_diff, trace_stats
-from taograph.cli.trace_keep import trace_erase, trace_purge, trace_verify
-from taograph.cli.trace_store import VARIABLE as TRACE
-
-# The options for help and completion that Typer adds to a group import pydantic for any command at all.
-app = typer.Typer(
-    add_completion=False,
-    add_help_option=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-model = typer.Typer(add_help_option=False, rich_markup_mode=None)
-tools = typer.Typer(add_help_option=False, rich_markup_mode=None)
-threads = typer.Typer(add_help_option=False, rich_markup_mode=None)
-trace = typer.Typer(add_help_option=False, rich_markup_mode=None)
+# By group: name, where the function is below taograph.cli, what the group's help says of it.
+COMMANDS = {
+    "": (
+        ("run", "run:run", "Ask a question and watch the answer being found."),
+        ("resume", "resume:resume", "Go on with a thread: answer what it waits for, raise its limit."),
+        ("replay", "replay:replay", "Run a recorded run again on what was recorded, also with a change."),
+        ("graphs", "listing:graphs", "List the strategies."),
+        ("doctor", "doctor:doctor", "Say what is missing and how to mend it."),
+        ("index", "index:index", "Make a folder of documents searchable."),
+    ),
+    "threads": (
+        ("list", "threads:threads_list", "List them."),
+        ("show", "showing:threads_show", "Show what is in one."),
+        ("resume", "resume:resume", "Go on with one: the same as `tao resume`."),
+        ("fork", "threads:threads_fork", "Copy one, as it was at an earlier step."),
+        ("prune", "threads:threads_prune", "Delete those that were not used for long."),
+        ("delete", "threads:threads_delete", "Delete some."),
+    ),
+    "trace": (
+        ("list", "trace:trace_list", "List the runs."),
+        ("show", "trace:trace_show", "Show what a run thought, did and saw."),
+        ("diff", "trace_compare:trace_diff", "Lay two runs beside each other."),
+        ("stats", "trace_compare:trace_stats", "Figures over many runs."),
+        ("verify", "trace_keep:trace_verify", "Find out whether the record was changed."),
+        ("purge", "trace_keep:trace_purge", "Delete the traces whose date has come."),
+        ("erase", "trace_keep:trace_erase", "Erase what was recorded of a run, a thread or a user."),
+        ("export", "trace:trace_export", "Write runs as JSON lines or as a report."),
+    ),
+    "tools": (("new", "new_tool:new_tool", "Write the beginnings of a tool and its test."),),
+    "model": (
+        ("pull", "model:model_pull", "Fetch a local model."),
+        ("list", "model:model_list", "List the local models."),
+    ),
+}
 _Help = Annotated[bool, typer.Option("--help", "-h", help="Show this message and exit.")]
 
-app.command(short_help="Ask a question and watch the answer being found.")(run)
-app.command(short_help="Go on with a thread: answer what it waits for, raise its limit.")(resume)
-app.add_typer(threads, name="threads", short_help="List, show, copy and delete threads.")
-threads.command("list", short_help="List them.")(threads_list)
-threads.command("show", short_help="Show what is in one.")(threads_show)
-threads.command("resume", short_help="Go on with one: the same as `tao resume`.")(resume)
-threads.command("fork", short_help="Copy one, as it was at an earlier step.")(threads_fork)
-threads.command("prune", short_help="Delete those that were not used for long.")(threads_prune)
-threads.command("delete", short_help="Delete some.")(threads_delete)
-app.command(short_help="Run a recorded run again on what was recorded, also with a change.")(replay)
-app.add_typer(trace, name="trace", short_help="List, show, compare, verify and delete what was recorded of runs.")
-trace.command("list", short_help="List the runs.")(trace_list)
-trace.command("show", short_help="Show what a run thought, did and saw.")(trace_show)
-trace.command("diff", short_help="Lay two runs beside each other.")(trace_diff)
-trace.command("stats", short_help="Figures over many runs.")(trace_stats)
-trace.command("verify", short_help="Find out whether the record was changed.")(trace_verify)
-trace.command("purge", short_help="Delete the traces whose date has come.")(trace_purge)
-trace.command("erase", short_help="Erase what was recorded of a run, a thread or a user.")(trace_erase)
-trace.command("export", short_help="Write runs as JSON lines or as a report.")(trace_export)
-app.add_typer(tools, name="tools", short_help="List the tools, or begin one of your own.")
-tools.command("new", short_help="Write the beginnings of a tool and its test.")(new_tool)
-app.command(short_help="List the strategies.")(graphs)
-app.command(short_help="Say what is missing and how to mend it.")(doctor)
-app.command(short_help="Make a folder of documents searchable.")(index)
-app.add_typer(model, name="model", short_help="Get and list local models.")
-model.command("pull", short_help="Fetch a local model.")(model_pull)
-model.command("list", short_help="List the local models.")(model_list)
+
+def app_for(args: Collection[str]) -> typer.Typer:
+    """The app.
+
+    Args:
+        args: The command line. Commands that it does not name are listed in the help of their group, and not loaded.
+    """
+    # The options for help and completion that Typer adds to a group import pydantic for any command at all.
+    app = typer.Typer(
+        add_completion=False,
+        add_help_option=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_tao)
+    _add(app, "", args)
+    for name, callback, short_help in (
+        ("threads", _threads, "List, show, copy and delete threads."),
+        ("trace", _trace, "List, show, compare, verify and delete what was recorded of runs."),
+        ("tools", _tools, "List the tools, or begin one of your own."),
+        ("model", _model, "Get and list local models."),
+    ):
+        group = typer.Typer(add_help_option=False, rich_markup_mode=None)
+        group.callback(invoke_without_command=True)(callback)
+        _add(group, name, args)
+        app.add_typer(group, name=name, short_help=short_help)
+    return app
 
 
-@app.callback(invoke_without_command=True)
+def _add(app: typer.Typer, group: str, args: Collection[str]) -> None:
+    for name, home, short_help in COMMANDS[group]:
+        # A command that is carried out is named, as it is here: an abbreviation is refused.
+        app.command(name, short_help=short_help)(_loaded(home) if name in args else _not_named)
+
+
+def _loaded(home: str) -> Callable[..., Any]:
+    module, _, function = home.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"taograph.cli.{module}"), function)
+    return found
+
+
+def _not_named() -> None:
+    """In the place of a command that is not carried out."""
+
+
 def _tao(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
@@ -91,13 +114,11 @@ def _tao(
     _help_or_command(context, wanted=help_)
 
 
-@model.callback(invoke_without_command=True)
 def _model(context: typer.Context, help_: _Help = False) -> None:
     """Get and list local models, which need no key and no account."""
     _help_or_command(context, wanted=help_)
 
 
-@threads.callback(invoke_without_command=True)
 def _threads(context: typer.Context, help_: _Help = False) -> None:
     """List, show, copy and delete threads: runs that were kept, as with `tao run --thread`.
 
@@ -110,13 +131,15 @@ def _threads(context: typer.Context, help_: _Help = False) -> None:
     if help_:
         typer.echo(context.get_help())
     elif context.invoked_subcommand is None:
+        from taograph.cli import kept
+        from taograph.cli.threads import threads_list
+
         threads_list(checkpoints=os.environ.get(kept.VARIABLE) or None)
     else:
         return
     raise typer.Exit
 
 
-@trace.callback(invoke_without_command=True)
 def _trace(context: typer.Context, help_: _Help = False) -> None:
     """List, show, compare, verify and delete what was recorded of runs.
 
@@ -133,13 +156,15 @@ def _trace(context: typer.Context, help_: _Help = False) -> None:
     if help_:
         typer.echo(context.get_help())
     elif context.invoked_subcommand is None:
-        trace_list(trace=os.environ.get(TRACE) or None)
+        from taograph.cli.trace import trace_list
+        from taograph.cli.trace_store import VARIABLE
+
+        trace_list(trace=os.environ.get(VARIABLE) or None)
     else:
         return
     raise typer.Exit
 
 
-@tools.callback(invoke_without_command=True)
 def _tools(
     context: typer.Context,
     mcp: Annotated[
@@ -158,7 +183,9 @@ def _tools(
     if help_:
         typer.echo(context.get_help())
     elif context.invoked_subcommand is None:
-        list_tools(mcp)
+        from taograph.cli.listing import tools
+
+        tools(mcp)
     else:
         return
     raise typer.Exit
