@@ -14,6 +14,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,14 @@ print(importlib.util.find_spec("graphs"), importlib.util.find_spec("tools"))
 # Imports
 
 
+@cache
+def imports_of(path: Path) -> tuple[tuple[str, ast.stmt, bool], ...]:
+    """Each imported module of a file, and whether it is imported at the top."""
+    tree = ast.parse(path.read_text("utf-8"))
+    top = set(map(id, tree.body))
+    return tuple((name, node, id(node) in top) for name, node in imports(tree))
+
+
 def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
     """Each imported module; "." before the name for a relative import."""
     for node in ast.walk(tree):
@@ -151,7 +160,7 @@ def test_imports_are_absolute_and_name_the_package() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
         for path in looked_at
         if path.suffix == ".py"
-        for name, node in imports(ast.parse(path.read_text("utf-8")))
+        for name, node, _ in imports_of(path)
         if name.startswith(".") or name.partition(".")[0] in ("graphs", "tools", "src")
     ]
     assert not wrong
@@ -168,11 +177,10 @@ def undeclared(paths: Iterable[Path], at_once: set[str], later: set[str]) -> lis
     brought_by = packages_distributions()
     found = []
     for path in paths:
-        tree = ast.parse(path.read_text("utf-8"))
-        for name, node in imports(tree):
+        for name, node, at_top in imports_of(path):
             top = name.partition(".")[0]
             owners = {canonicalize_name(owner) for owner in brought_by.get(top, [top])}
-            if top not in sys.stdlib_module_names and not owners & (at_once if node in tree.body else later):
+            if top not in sys.stdlib_module_names and not owners & (at_once if at_top else later):
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
     return found
 

@@ -19,8 +19,8 @@ import pytest
 from taograph.trace import open_store
 from taograph.trace.verifying import verify
 
-KILLS = {"sqlite": 20, "jsonl": 16, "postgresql": 14}
-"""50 in all."""
+KILLS = {"sqlite": 8, "jsonl": 6, "postgresql": 6}
+"""20 in all; many times as many as a test that is ``slow``."""
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,10 @@ def run(worker: subprocess.Popen[str], kill_after: float | None, **job: str) -> 
     return code
 
 
-def test_killed_at_any_moment(worker: subprocess.Popen[str], url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_killed_at_any_moment(worker: subprocess.Popen[str], url: str, tmp_path: Path, times: int) -> None:
     kind = url.partition(":")[0]
-    chance = random.Random(kind)
+    chance = random.Random(f"{kind} {times}")
     longest = 0.0
     for name in ("cold", "warm"):
         began = time.monotonic()
@@ -67,7 +68,7 @@ def test_killed_at_any_moment(worker: subprocess.Popen[str], url: str, tmp_path:
     seen = {kept.trace for kept in store.traces()}
     store.close()
     ends, lost = Counter[str](), Counter[int]()
-    for number in range(KILLS[kind]):
+    for number in range(KILLS[kind] * times):
         log = tmp_path / f"{number}.log"
         way = ("sync", "async")[number % 2]
         code = run(worker, chance.uniform(0.0, longest), url=url, log=str(log), way=way)

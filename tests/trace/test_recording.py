@@ -301,37 +301,45 @@ def test_approval_and_going_on(recorded: Recorded) -> None:
 PROCESS = textwrap.dedent(
     """
     import json, sys
-    sys.path[:0] = [sys.argv[4], sys.argv[4] + "/.."]
+    sys.path[:0] = [sys.argv[3], sys.argv[3] + "/.."]
     from langgraph.types import Command
     from recording_support import QUESTION, asks, pay, says
     from taograph import checkpoints, create_react_graph, trace
-    url, threads, what = sys.argv[1:4]
-    model = says(asks("Ada", tool="pay")) if what == "ask" else says("Paid.")
+    threads, what, _, *urls = sys.argv[1:]
     with checkpoints.open(threads) as saver:
-        graph = trace.record(create_react_graph(model, [pay], approve=["pay"], checkpointer=saver), to=url)
-        graph.invoke(QUESTION if what == "ask" else Command(resume="approve"), {"configurable": {"thread_id": "t"}})
+        for thread, url in enumerate(urls):
+            model = says(asks("Ada", tool="pay")) if what == "ask" else says("Paid.")
+            graph = trace.record(create_react_graph(model, [pay], approve=["pay"], checkpointer=saver), to=url)
+            given = QUESTION if what == "ask" else Command(resume="approve")
+            graph.invoke(given, {"configurable": {"thread_id": str(thread)}})
     """
 )
 
 
-def test_gone_on_with_in_another_process(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["files", "postgres"])
+def test_gone_on_with_in_another_process(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path}/traces.db", f"jsonl:{tmp_path}/traces"]
+    if kind == "postgres":
+        urls = [request.getfixturevalue("postgres_url")]
     for what in ("ask", "answer"):
+        given = [f"sqlite:///{tmp_path}/threads.db", what, str(Path(__file__).parent), *urls]
         done = subprocess.run(
-            [sys.executable, "-c", PROCESS, url, f"sqlite:///{tmp_path}/threads.db", what, str(Path(__file__).parent)],
+            [sys.executable, "-c", PROCESS, *given],
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-    first, second = Recorded(url).all()
-    assert told(first)[-2:] == ["1 approval_asked", "0 run_ended waiting"]
-    assert told(second)[-6:] == [
-        "1 observation pay",
-        "2 model_asked",
-        "2 model_replied",
-        "2 stop final",
-        "2 answer",
-        "0 run_ended ended",
-    ]
-    assert content(second[0])["run"] == content(first[0])["run"]
+    for url in urls:
+        first, second = Recorded(url).all()
+        assert told(first)[-2:] == ["1 approval_asked", "0 run_ended waiting"]
+        assert told(second)[-6:] == [
+            "1 observation pay",
+            "2 model_asked",
+            "2 model_replied",
+            "2 stop final",
+            "2 answer",
+            "0 run_ended ended",
+        ]
+        assert content(second[0])["run"] == content(first[0])["run"]

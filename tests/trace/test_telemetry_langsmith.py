@@ -262,3 +262,4 @@ def test_a_wrong_variable_of_ours_is_told_and_fails_no_run(
     told = [each.getMessage() for each in caplog.records if each.name == "taograph.telemetry"]
     assert len(told) == 1
     assert told[0].startswith("what LangSmith is sent is not labeled: TAOGRAPH_TRACE_DAYS='soon'")
+    sent()  # the client tries for long where the server has gone

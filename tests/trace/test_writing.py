@@ -297,7 +297,7 @@ def test_files_that_may_not_grow(tmp_path: Path, kind: str) -> None:
 # Nothing waits where it must not
 
 
-def test_the_event_loop_is_not_blocked(url: str) -> None:
+def test_the_event_loop_is_not_blocked(url: str, quick: None) -> None:
     create_agent = pytest.importorskip("langchain.agents", reason="needs langchain").create_agent
     options: Any = {"on_error": "stop", "key": b"sixteen bytes ok"}
     graphs = [
