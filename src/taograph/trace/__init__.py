@@ -97,15 +97,25 @@ def handlers(to: str, *, settings: Settings | None = None, **options: Any) -> Se
     from taograph.trace.barrier import Barrier
     from taograph.trace.recording import Recorder
     from taograph.trace.settings import Settings
-    from taograph.trace.stores import open_store
 
     if settings is not None and options:
         raise TypeError(f"trace: give settings= or {', '.join(options)}, not both")
     chosen = settings or Settings(**options)
-    if to.partition(":")[0] not in ("sqlite", "postgresql", "postgres", "jsonl"):
-        open_store(to)  # says how it is written
+    check_url(to)
     recorder = Recorder(chosen, _writer(to, chosen))
     return [recorder, Barrier(recorder)]
+
+
+def check_url(to: str) -> None:
+    """Refuse what is no URL of a place for traces; nothing is opened.
+
+    Raises:
+        ValueError: It is none; the message says how it is written.
+    """
+    from taograph.trace.stores import open_store
+
+    if to.partition(":")[0] not in ("sqlite", "postgresql", "postgres", "jsonl"):
+        open_store(to)
 
 
 def _writer(to: str, settings: Settings) -> Writer:

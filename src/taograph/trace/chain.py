@@ -14,6 +14,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -28,6 +29,11 @@ GENESIS = "0" * 64
 _EXACT = 2**53 - 1
 
 LogKind = Literal["opened", "closed", "erased", "purged"]
+
+
+def now() -> str:
+    """The time, as it is stored."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)

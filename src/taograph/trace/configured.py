@@ -84,7 +84,7 @@ def configuration(given: str | None = None, *, default: str | None = None) -> Co
     if url is None:
         return None
     made = Configured(url, settings())
-    trace.handlers(url, settings=made.settings)  # refuses what is no URL, and opens nothing
+    trace.check_url(url)
     return made
 
 

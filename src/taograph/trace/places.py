@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -110,11 +109,6 @@ def on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def now() -> str:
-    """The time, as it is stored."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def is_new(seen: set[str], message: BaseMessage) -> bool:

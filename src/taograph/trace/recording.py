@@ -20,7 +20,7 @@ from taograph.models.failures import kinds_of, status_of
 from taograph.models.prices import Price, price_by_name
 from taograph.models.streamed import StreamedCalls
 from taograph.trace import untold
-from taograph.trace.chain import Draft
+from taograph.trace.chain import Draft, now
 from taograph.trace.events import EventType, of_step
 from taograph.trace.messages import RequestHasher, message_dict, text_size
 from taograph.trace.places import (
@@ -30,7 +30,6 @@ from taograph.trace.places import (
     given_in,
     is_new,
     model_of,
-    now,
     on_a_loop,
     path_in,
     plain_input,

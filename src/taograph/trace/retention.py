@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
-from taograph.trace.chain import Sealer
-from taograph.trace.places import now
+from taograph.trace.chain import Sealer, now
 from taograph.trace.stores import Kept, Store, open_store
 from taograph.trace.stores.sql import TRACES, Execute, erase_rows
 
