@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -139,7 +140,10 @@ class Worker:
         """Ends the process, if there is one, and says with which status it ended; it may have ended before."""
         if self._process is None:
             return None
-        # A process whose output has ended is about to; only one that still works is killed.
+        # A process whose output or input has ended is about to; only one that still works is killed.
+        with contextlib.suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
         try:
             status = self._process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:

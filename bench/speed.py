@@ -24,7 +24,8 @@ import speed_cpu
 import speed_load
 import speed_process
 from parser import machine, write
-from speed_session import HERE, SHARED, Part, Session, say
+from parser_rivals import HERE
+from speed_session import SHARED, Part, Session, say
 
 PARTS: dict[str, Part] = {part.name: part for part in (*speed_cpu.PARTS, *speed_load.PARTS, *speed_process.PARTS)}
 KEPT = HERE / "results" / "speed.json"

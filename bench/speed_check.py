@@ -6,9 +6,9 @@
     bench/check --only sqlite      the workloads whose name contains a word
 
 Both run in this environment, with the packages that are installed here, and on this checkout's workloads; of a revision
-comes the package alone. In each pair both get new processes, which are asked in turn; the ratio of a workload is the
-median of its pairs, with a 95 % interval from resampling them. Instructions are counted where the processor and the
-system let us; otherwise it is CPU time. What looks slower is measured once more before it counts.
+comes the package alone. In each pair both get new processes, which are asked in turn; the ratio of a workload is that
+of the lower quarters of both sides, with a 95 % interval from resampling the pairs. Instructions are counted where the
+processor and the system let us; otherwise it is CPU time. What looks slower is measured once more before it counts.
 
 Exit status 0: nothing is slower; 1: something is, by more than ``--threshold`` percent with all of its interval, or a
 workload fails on HEAD alone; 2: it can't be measured, and why.
@@ -20,12 +20,11 @@ import argparse
 import io
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,15 +38,15 @@ from speed_session import OURS, SHARED, Session, say, table
 TREE = "the working tree"
 LOOP = {"work": "loop", "way": "ainvoke", "url": ""}
 WORKLOADS: dict[str, dict[str, Any]] = {
-    "loop, 10 steps": {**LOOP, "store": "none", "steps": 10, "runs": 8},
+    "loop, 10 steps": {**LOOP, "store": "none", "steps": 10, "runs": 3},
     "loop, 200 steps": {**LOOP, "store": "none", "steps": 200},
-    "loop, 50 steps, invoke": {**LOOP, "way": "invoke", "store": "none", "steps": 50, "runs": 2},
-    "SQLite, 10 steps": {**LOOP, "store": "sqlite", "steps": 10, "runs": 3},
-    "SQLite, 100 steps": {**LOOP, "store": "sqlite", "steps": 100},
+    "loop, 50 steps, invoke": {**LOOP, "way": "invoke", "store": "none", "steps": 50},
+    "SQLite, 10 steps": {**LOOP, "store": "sqlite", "steps": 10, "runs": 2},
+    "SQLite, 30 steps": {**LOOP, "store": "sqlite", "steps": 30},
     "trace, 50 steps": {"work": "traced", "steps": 50},
 }
 OVER_HTTP: dict[str, dict[str, Any]] = {
-    "endpoint, 10 steps": {"work": "endpoint", "steps": 10, "runs": 4},
+    "endpoint, 10 steps": {"work": "endpoint", "steps": 10, "runs": 2},
     "endpoint, 100 steps": {"work": "endpoint", "steps": 100, "runs": 1},
 }
 COMMANDS = {
@@ -56,7 +55,7 @@ COMMANDS = {
     "tao --help": ["-c", "from taograph.cli import main; main()", "--help"],
 }
 _CALL_SECONDS = 120.0
-_INNER = 2  # how often a workload is measured in one process; the least counts
+_LOOKS, _LOOKS_AT_COMMANDS = 5, 2  # how often something is measured in a pair; the least counts
 _RESAMPLED = 5_000
 
 
@@ -69,7 +68,7 @@ class Side:
     """A revision that is measured.
 
     Attributes:
-        name: As it was given.
+        name: As it was given, and its commit.
         path: The folder whose ``taograph`` is its package.
         meter: What is counted.
     """
@@ -83,6 +82,13 @@ class Side:
         return {"PYTHONPATH": str(self.path), "PYTHONHASHSEED": str(seed), speed_meter.VARIABLE: self.meter}
 
 
+def ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    """Of the lower quarter of each side: what other programs do only adds, and a process can be unlucky as a whole."""
+    some = max(2, len(pairs) // 4)
+    base, head = (sum(sorted(values)[:some]) for values in zip(*pairs, strict=True))
+    return head / base
+
+
 @dataclass
 class Compared:
     """What came of one workload: a figure of each side, pair by pair; or why there is none."""
@@ -92,12 +98,12 @@ class Compared:
     failed: dict[str, str] = field(default_factory=dict)
 
     def interval(self) -> tuple[float, float, float]:
-        """The median ratio of head to base, and the ends of its 95 % interval."""
-        ratios = [head / base for base, head in zip(self.base, self.head, strict=True)]
+        """The ratio of head to base, and the ends of its 95 % interval."""
+        pairs = list(zip(self.base, self.head, strict=True))
         draw = random.Random(0)
-        medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(_RESAMPLED))
+        drawn = sorted(ratio(draw.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLED))
         edge = _RESAMPLED // 40
-        return statistics.median(ratios), medians[edge], medians[-edge - 1]
+        return ratio(pairs), drawn[edge], drawn[-edge - 1]
 
     def verdict(self, threshold: float) -> str:
         """In a word or two."""
@@ -152,10 +158,11 @@ def before() -> str:
 def side(revision: str, meter: str) -> Iterator[Side]:
     """The package of a revision, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="taograph-check-") as folder:
-        tree, path = ROOT, Path(folder, "path")
+        tree, path, name = ROOT, Path(folder, "path"), revision
         if revision != TREE:
-            tree = Path(folder, "tree")
-            archive = git("archive", "--format=tar", commit(revision), "src", "graphs", "tools")
+            tree, found = Path(folder, "tree"), commit(revision)
+            name = f"{revision} ({found[:9]})"
+            archive = git("archive", "--format=tar", found, "src", "graphs", "tools")
             with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
                 packed.extractall(tree, filter="data")
         package = path / "taograph"
@@ -163,7 +170,7 @@ def side(revision: str, meter: str) -> Iterator[Side]:
         # As setup.py puts it together.
         for one in (*(tree / "src" / "taograph").iterdir(), tree / "graphs", tree / "tools"):
             (package / one.name).symlink_to(one)
-        yield Side(revision, path, meter)
+        yield Side(name, path, meter)
 
 
 def workloads(stack: ExitStack, word: str) -> dict[str, dict[str, Any]]:
@@ -209,8 +216,8 @@ class Check:
         try:
             for name in names:
                 least: dict[Path, float] = {}
-                for turn in range(_INNER):
-                    for one in sides[:: -1 if turn % 2 else 1]:
+                for look in range(_LOOKS_AT_COMMANDS if name in self.commands else _LOOKS):
+                    for one in sides[:: -1 if look % 2 else 1]:
                         value = self._figure(name, one, workers[one.path])
                         if value is not None:
                             least[one.path] = min(value, least.get(one.path, value))
@@ -256,8 +263,8 @@ def shown(check: Check, threshold: float) -> str:
     for name, one in check.found.items():
         cells = ["–"] * 4
         if not one.failed:
-            ratio, low, high = one.interval()
-            cells = [f"{min(one.base):.4g}", f"{min(one.head):.4g}", f"{ratio:.3f}", f"{low:.3f} – {high:.3f}"]
+            times, low, high = one.interval()
+            cells = [f"{min(one.base):.4g}", f"{min(one.head):.4g}", f"{times:.3f}", f"{low:.3f} – {high:.3f}"]
         rows.append([name, *cells, one.verdict(threshold)])
     base, head = check.sides
     return table(["Workload", base.name, head.name, "ratio", "95 % interval", ""], rows)
@@ -316,7 +323,7 @@ def main() -> int:
     )
     parser.add_argument("base", nargs="?", help="a revision; by default the last tag, origin/main or HEAD~1")
     parser.add_argument("head", nargs="?", default=TREE, help="a revision; by default the working tree")
-    parser.add_argument("--pairs", type=int, default=10, help="how often both are measured (default 10)")
+    parser.add_argument("--pairs", type=int, default=8, help="how often both are measured (default 8)")
     parser.add_argument("--threshold", type=float, default=3.0, metavar="PERCENT", help="what is let pass (default 3)")
     parser.add_argument("--only", default="", metavar="WORD", help="only workloads whose name contains this")
     parser.add_argument("--meter", choices=("auto", "cpu", speed_meter.INSTRUCTIONS), default="auto")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from parser_rivals import ROOT
 from speed_session import (
     LANGCHAIN,
     OURS,
     PEERS,
-    ROOT,
     Part,
     Session,
     goals,
@@ -26,7 +26,7 @@ sys.path.append(str(ROOT / "tests"))
 from postgres_server import PostgresServer, Unavailable, running
 
 STEPS = (10, 50, 200)
-ROUNDS = {10: 7, 50: 3, 200: 2}
+ROUNDS = {10: 5, 50: 3, 200: 2}
 RUNS = {10: 3, 50: 1, 200: 1}
 STORES = {"none": "none", "sqlite": "SQLite", "postgres": "PostgreSQL"}
 WAYS = ("ainvoke", "invoke")

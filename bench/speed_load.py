@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from speed_session import HERE, LANGCHAIN, OURS, Part, Session, goals, milliseconds, say, served, table
+from parser_rivals import HERE
+from speed_session import LANGCHAIN, OURS, Part, Session, goals, milliseconds, say, served, table
 
 AGENTS = (OURS, *LANGCHAIN)
 LATENCY = 0.05

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from speed_session import OURS, ROOT, Part, Session, goals, say, table
+from parser_rivals import ROOT
+from speed_session import OURS, Part, Session, goals, say, table
 
 sys.path.append(str(ROOT / "tests"))
 
@@ -28,6 +29,7 @@ IMPORTS = {
     "from llama_index.llms.openai_like import OpenAILike",
 }
 NOTHING = "Python itself"
+STORES = {"none": "no store", "sqlite": "SQLite"}
 Took = dict[str, float]
 """Seconds by the clock and of CPU."""
 
@@ -137,44 +139,46 @@ def measure_memory(session: Session) -> dict[str, Any]:
     return found
 
 
-def beyond(one: dict[str, Any]) -> dict[str, float]:
+def beyond(one: dict[str, Any]) -> dict[int, float]:
     """Kilobytes beside the messages, by step."""
     exact = one["exact"]
-    return {step: kb - exact["messages"][step] for step, kb in exact["held"].items()}
+    return {int(step): kb - exact["messages"][step] for step, kb in exact["held"].items()}
+
+
+def a_step(by_step: dict[int, float]) -> float:
+    """By how much something grows with each step."""
+    first, *_, last = by_step
+    return (by_step[last] - by_step[first]) / (last - first)
 
 
 def tables_memory(found: dict[str, Any]) -> str:
     """Kilobytes at some steps, and the goal."""
     rows, wanted = [], []
+    langgraph = a_step(beyond(found["none"]["create_agent"]))
     for store, named in found.items():
         for name, one in named.items():
-            rest, steps = beyond(one), [int(step) for step in one["exact"]["held"]]
-            first, last = str(steps[0]), str(steps[-1])
-            middle = str(steps[len(steps) // 2])
-            held = one["process"]["held"]
-            growth = (rest[last] - rest[first]) / (steps[-1] - steps[0])
-            rows.append(
-                [
-                    f"{'SQLite' if store == 'sqlite' else 'no store'}: {name}",
-                    *(f"{step}: {rest[step]:,.0f}" for step in (first, middle, last)),
-                    f"{one['exact']['messages'][last]:,.0f}",
-                    f"{growth:.2f}",
-                    f"{(held[last] - held[first]) / 1e3:,.1f}",
-                ]
+            rest, messages, process = (
+                beyond(one),
+                {int(step): kb for step, kb in one["exact"]["messages"].items()},
+                {int(step): kb for step, kb in one["process"]["held"].items()},
             )
+            first, *_, last = rest
+            title = f"{STORES[store]}: {name}"
+            cells = [f"{last:,}", *(f"{rest[step]:,.0f}" for step in (first, last)), f"{a_step(rest):.2f}"]
+            rows.append([title, *cells, f"{a_step(messages):.2f}", f"{a_step(process):.2f}"])
             if name == OURS:
-                grown = (rest[last] - rest[first]) / (one["exact"]["messages"][last] - one["exact"]["messages"][first])
+                grown = (a_step(rest) - langgraph) / a_step(messages)
                 wanted.append(
-                    (f"{'SQLite' if store == 'sqlite' else 'no store'}: growth, of the messages'", grown, 0.2)
+                    (f"{STORES[store]}: our part of what is beside them, a step, of the messages", grown, 0.1)
                 )
     head = [
-        "Beside the messages, kB at step",
-        "first",
-        "middle",
-        "last",
-        "messages, kB",
-        "kB a step",
-        "process grew, MB",
+        "Beside the messages, kB",
+        "steps",
+        "at a tenth of them",
+        "at the last",
+        "a step",
+        "the messages, a step",
+        "the process, a step",
     ]
     return table(head, rows) + "\n\n" + goals(wanted)
 

@@ -121,7 +121,9 @@ def served(script: Path, *options: str) -> Iterator[Served]:
     """A script that serves on the port it is given first."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, str(script), str(port), *options], stdin=subprocess.DEVNULL)
+    # In a session of its own, so that Ctrl-C does not end it in the middle of an answer.
+    command = [sys.executable, str(script), str(port), *options]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         answers(process, port)
         yield Served(f"http://127.0.0.1:{port}/v1", process.pid)

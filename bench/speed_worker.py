@@ -47,7 +47,7 @@ class Peer:
         assert spec
         assert spec.loader
         self._module: Any = importlib.util.module_from_spec(spec)
-        runs, asyncio.run = asyncio.run, lambda main, **_: main.close()  # type: ignore[assignment, return-value]
+        runs, asyncio.run = asyncio.run, lambda main, **_: main.close()
         try:
             spec.loader.exec_module(self._module)
         finally:
