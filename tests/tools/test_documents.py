@@ -2,7 +2,10 @@
 
 import asyncio
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import handbook
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.tools import BaseTool
 
 from taograph.tools.documents import document_tools
+from taograph.tools.engines.document_index import DocumentIndex
 from taograph.tools.policy import ToolError, policy_of
 
 
@@ -38,6 +42,29 @@ def test_they_read_only_and_are_somebody_elses_words(folder: Path) -> None:
     search_tool, open_tool = document_tools(folder)
     assert search_tool.description.startswith("Search the user's own documents. Example: search_documents(query=")
     assert (search_tool.name, open_tool.name) == ("search_documents", "open_document")
+
+
+def test_first_calls_that_come_at_once_share_one_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[DocumentIndex] = []
+    opening, asked = threading.Event(), threading.Event()
+    plain = DocumentIndex.open
+
+    def slow(*given: Any) -> DocumentIndex:
+        made.append(plain(*given))
+        opening.set()
+        assert asked.wait(30)
+        return made[-1]
+
+    monkeypatch.setattr(DocumentIndex, "open", slow)
+    tools = document_tools(folder)
+    assert not made, "nothing is opened before it is needed"
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(search, tools, "parcel")
+        assert opening.wait(30)
+        second = pool.submit(search, tools, "parcel")
+        asked.set()
+        assert first.result() == second.result()
+    assert len(made) == 1
 
 
 def test_what_comes_back_is_bounded(folder: Path) -> None:
