@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, get_type_hints
 from weakref import ref
 
@@ -26,12 +27,12 @@ class PlainTool(StructuredTool):
 
     _hidden: frozenset[str] = PrivateAttr(default=frozenset(_SUPPLIED))
 
-    def _run(self, **kwargs: Any) -> Any:
+    def _run(self, **kwargs: Any) -> Any:  # type: ignore[override]  # no config is wanted
         if self.func is None:
             raise NotImplementedError("the tool has no sync function")
         return self.func(**kwargs)
 
-    async def _arun(self, **kwargs: Any) -> Any:
+    async def _arun(self, **kwargs: Any) -> Any:  # type: ignore[override]  # no config is wanted
         if self.coroutine is None:
             raise NotImplementedError("the tool has no async function")
         return await self.coroutine(**kwargs)
@@ -56,7 +57,7 @@ def ready(tool: StructuredTool) -> StructuredTool:
     if known is not None and known[0]() is tool and known[1] == vars(tool):
         return known[2]
     made = _made(tool)
-    _READY[id(tool)] = (ref(tool, lambda gone, key=id(tool): _forget(key, gone)), {**vars(tool)}, made)
+    _READY[id(tool)] = (ref(tool, partial(_forget, id(tool))), {**vars(tool)}, made)
     return made
 
 
@@ -89,5 +90,7 @@ def _is_plain(function: Callable[..., Any]) -> bool:
         names, hints = inspect.signature(function).parameters, get_type_hints(function)
     except Exception:  # noqa: BLE001 - annotations are any code
         return False
-    wants = [hint for hint in hints.values() if hint is RunnableConfig or RunnableConfig in getattr(hint, "__args__", ())]
+    wants = [
+        hint for hint in hints.values() if hint is RunnableConfig or RunnableConfig in getattr(hint, "__args__", ())
+    ]
     return not wants and not set(names) & {*_SUPPLIED, "config"}

@@ -120,7 +120,7 @@ class Ledger:
 
     def doing(self, do: Callable[[], T]) -> Call:
         """Something to be done with the ledger in a step of work; it is done also in a run that is being cancelled."""
-        return Call(do, lambda: self.saver.away(do), None, TOOL_THREADS, certain=True)
+        return Call(do, lambda: self.saver.store(do), None, TOOL_THREADS, certain=True)
 
     def has_stored(self, thread: str, places: Mapping[str, str]) -> bool:
         """Whether checkpoints are stored.
@@ -179,25 +179,17 @@ class Ledger:
         """
         kind, blob = self._stored(result)
         with self._transaction() as execute:
-            changed = execute(
-                f"UPDATE {TABLE} SET state = 'finished', kept = ?, type = ?, result = ? "  # noqa: S608
-                f"WHERE {_WHERE} RETURNING 1",
+            execute(
+                f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, kept, type, result) "  # noqa: S608
+                f"VALUES (?, ?, ?, ?, ?, ?, 'finished', 1, ?, ?, ?, ?) ON CONFLICT ({_COLUMNS}) DO UPDATE SET "
+                "state = excluded.state, kept = excluded.kept, type = excluded.type, result = excluded.result",
+                *key.place,
+                tool,
+                time.time(),
                 int(keep),
                 kind,
                 blob,
-                *key.place,
             )
-            if not changed:
-                execute(
-                    f"INSERT INTO {TABLE} ({_COLUMNS}, tool, state, tries, since, kept, type, result) "  # noqa: S608
-                    "VALUES (?, ?, ?, ?, ?, ?, 'finished', 1, ?, ?, ?, ?)",
-                    *key.place,
-                    tool,
-                    time.time(),
-                    int(keep),
-                    kind,
-                    blob,
-                )
             if only:
                 execute(
                     f"DELETE FROM {TABLE} WHERE thread_id = ? AND checkpoint_ns = ? AND kept = 0 AND scope <> ? "  # noqa: S608

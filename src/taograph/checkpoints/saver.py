@@ -99,6 +99,10 @@ class Checkpoints(BaseCheckpointSaver[str]):
         """Do something in a thread; if the caller is cancelled, it is done all the same."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self.workers, do, *args))
 
+    async def store(self, do: Callable[[], T]) -> T:
+        """As :meth:`away`, for something that writes."""
+        return await self.away(do)
+
     # Reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -235,13 +239,13 @@ class Checkpoints(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As :meth:`put`."""
-        return await self.away(self.put, config, checkpoint, metadata, new_versions)
+        return await self.store(lambda: self.put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """As :meth:`put_writes`."""
-        await self.away(self.put_writes, config, writes, task_id, task_path)
+        await self.store(lambda: self.put_writes(config, writes, task_id, task_path))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

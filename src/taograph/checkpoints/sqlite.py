@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from threading import get_ident
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -16,10 +17,14 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from taograph.checkpoints.encryption import make_serializer
+from taograph.checkpoints.grouping import Grouping
 from taograph.checkpoints.saver import Checkpoints, Execute, Table
+
+T = TypeVar("T")
 
 _FORM = "write sqlite:///path, with four slashes for an absolute path"
 _BUSY_SECONDS = 30.0
+_ROLLED_BACK = "the transaction was rolled back"
 
 
 class SqliteCheckpoints(Checkpoints, SqliteSaver):
@@ -46,25 +51,89 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
 
     def __init__(self, connection: sqlite3.Connection, serde: SerializerProtocol) -> None:
         super().__init__(connection, serde=serde)
-        self.workers = ThreadPoolExecutor(1, "taograph-checkpoints")
         self.made: set[str] = set()
+        self.workers: Grouping = Grouping("taograph-checkpoints", self._group, self.made.clear)
+        self._groups: int | None = None  # the thread that has a transaction around several writes
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
-        """A transaction that keeps other writers out from its beginning."""
+        """A transaction that keeps other writers out from its beginning; within one around several, a part of it."""
 
         def execute(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
             return self.conn.execute(sql, parameters).fetchall()
 
+        with self._part() if self._groups == get_ident() else self._whole():
+            yield execute
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """As LangGraph's; within a transaction around several writes, it is left to that to commit."""
+        if self._groups != get_ident():
+            with super().cursor(transaction) as cursor:
+                yield cursor
+        else:
+            with closing(self.conn.cursor()) as cursor:
+                yield cursor
+
+    async def store(self, do: Callable[[], T]) -> T:
+        """As :meth:`away`, for something that writes: perhaps with others in one transaction."""
+        return await asyncio.shield(asyncio.wrap_future(self.workers.write(do)))
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
         with self.lock:
             self.setup()
             self.conn.execute("BEGIN IMMEDIATE")
             try:
-                yield execute
+                yield
+                self.conn.commit()
             except BaseException:
                 self.conn.rollback()
                 raise
-            self.conn.commit()
+
+    @contextmanager
+    def _part(self) -> Iterator[None]:
+        self.conn.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            self.conn.execute("ROLLBACK TO part")
+            raise
+        finally:
+            self.conn.execute("RELEASE part")
+
+    @contextmanager
+    def _group(self) -> Iterator[Callable[[Callable[[], T]], T]]:
+        lost = False  # SQLite itself rolls a transaction back where the disk is full, say
+
+        def one(do: Callable[[], T]) -> T:
+            nonlocal lost
+            if lost:
+                raise sqlite3.OperationalError(_ROLLED_BACK)
+            self.conn.execute("SAVEPOINT one")
+            try:
+                return do()
+            except BaseException:
+                lost = not self._can("ROLLBACK TO one")
+                raise
+            finally:
+                lost = not self._can("RELEASE one") or lost
+
+        with self._whole():
+            self._groups = get_ident()
+            try:
+                yield one
+            finally:
+                self._groups = None
+            if lost:
+                raise sqlite3.OperationalError(_ROLLED_BACK)
+
+    def _can(self, sql: str) -> bool:
+        try:
+            self.conn.execute(sql)
+        except sqlite3.OperationalError:
+            return False
+        return True
 
     def has_table(self, execute: Execute, name: str) -> bool:
         """Whether there is a table of this name."""
