@@ -7,6 +7,7 @@ the loop emit them through LangGraph's custom stream, so every way of running ca
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired
 
@@ -216,6 +217,16 @@ Event = (
 )
 
 
+_now: tuple[int, str] = (0, "")
+
+
 def utc_now() -> str:
     """The time of an event: ISO 8601, UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    global _now  # noqa: PLW0603 - a pair, so that threads cannot mix two
+    millisecond = time.time_ns() // 1_000_000
+    known, text = _now
+    if known != millisecond:
+        seconds, rest = divmod(millisecond, 1000)
+        text = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000).isoformat(timespec="milliseconds")
+        _now = (millisecond, text)
+    return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -41,7 +42,7 @@ class StepReader:
         self._asked: set[str] = set()
         self._reasoned: dict[tuple[str, ...], list[str]] = {}
 
-    def read(self, ns: Sequence[str], mode: str, data: Any) -> Iterator[Event]:
+    def read(self, ns: Sequence[str], mode: str, data: Any) -> Sequence[Event]:
         """The events of one part.
 
         Args:
@@ -49,8 +50,17 @@ class StepReader:
             mode: The part's stream mode.
             data: The part.
         """
-        where = tuple(ns)
+        where = ns if isinstance(ns, tuple) else tuple(ns)
         match mode:
+            case "messages":
+                chunk, metadata = data
+                # What a tool's own model says, or a closing answer, is no thought.
+                if (
+                    isinstance(chunk, AIMessageChunk)
+                    and where in self._turns
+                    and metadata.get("langgraph_node") not in ("act", "finish")
+                ):
+                    return self._deltas(where, chunk)
             case "custom" if isinstance(data, Mapping):
                 if "taograph_turn" in data:
                     self._turns[where] = dict(data["taograph_turn"])
@@ -59,28 +69,31 @@ class StepReader:
                     event = dict(data["taograph"])
                     # After a resume it is the only thing that tells the turn.
                     self._turns[where] = {key: event[key] for key in ("step", "thread", "run")}
-                    yield _placed(where, event)
-            case "messages":
-                chunk, metadata = data
-                # What a tool's own model says, or a closing answer, is no thought.
-                thinks = where in self._turns and metadata.get("langgraph_node") not in ("act", "finish")
-                if isinstance(chunk, AIMessageChunk) and thinks:
-                    yield from self._deltas(where, chunk)
+                    return [_placed(where, event)]
             case "updates" if isinstance(data, Mapping) and "__interrupt__" in data:
-                for interrupt in data["__interrupt__"]:
-                    if interrupt.id not in self._asked:  # a nested graph's comes once more on its way up
-                        self._asked.add(interrupt.id)
-                        yield self._event(where, "approval", id=interrupt.id, value=interrupt.value)
+                return [*self._questions(where, data["__interrupt__"])]
+        return []
 
-    def _deltas(self, where: tuple[str, ...], chunk: AIMessageChunk) -> Iterator[Event]:
+    def _questions(self, where: tuple[str, ...], interrupts: Sequence[Any]) -> Iterator[Event]:
+        for interrupt in interrupts:
+            if interrupt.id not in self._asked:  # a nested graph's comes once more on its way up
+                self._asked.add(interrupt.id)
+                yield self._event(where, "approval", id=interrupt.id, value=interrupt.value)
+
+    def _deltas(self, where: tuple[str, ...], chunk: AIMessageChunk) -> list[Event]:
+        content = chunk.content
+        if isinstance(content, str) and not chunk.additional_kwargs and not chunk.tool_call_chunks:
+            return [self._event(where, "thought_delta", text=content, kind="text")] if content else []  # as most are
+        events: list[Event] = []
         for reasoning in reasoning_fields(chunk):
             self._reasoned.setdefault(where, []).append(reasoning)
-            yield self._event(where, "thought_delta", text=reasoning, kind="reasoning")
+            events.append(self._event(where, "thought_delta", text=reasoning, kind="reasoning"))
         # In the text protocol the thought of an action comes a second time, whole, with the call.
         text = str(chunk.text)
         again = bool(text and chunk.tool_call_chunks) and "".join(self._reasoned.get(where, ())).endswith(text)
         if text and not again:
-            yield self._event(where, "thought_delta", text=text, kind="text")
+            events.append(self._event(where, "thought_delta", text=text, kind="text"))
+        return events
 
     def _event(self, where: tuple[str, ...], name: str, **what: Any) -> Event:
         turn = self._turns.get(where) or next(iter(self._turns.values()), {"step": 0, "thread": None, "run": ""})
@@ -156,7 +169,7 @@ async def astream_steps(
     switch = cancel or Cancellation()
     within = contextvars.copy_context()
     leave = within.run(_enter, switch)
-    queue: asyncio.Queue[Any] = asyncio.Queue()
+    queue = _Queue()
 
     async def produce() -> None:
         reader, asked = StepReader(), list[Event]()
@@ -165,11 +178,11 @@ async def astream_steps(
             async for part in graph.astream(input, config, stream_mode=list(MODES), subgraphs=True, **options):
                 for event in reader.read(*cast(tuple[Any, str, Any], part)):
                     if not _is_approval(event, asked):
-                        queue.put_nowait(event)
+                        queue.put(event)
             for event in asked:
-                queue.put_nowait(event)
+                queue.put(event)
         finally:
-            queue.put_nowait(_END)
+            queue.put(_END)
 
     # A task of its own: it has the context, and it can be given a moment to end when nobody listens any more.
     producer = asyncio.get_running_loop().create_task(produce(), context=within)
@@ -185,6 +198,25 @@ async def astream_steps(
         leave()
         if not producer.done():
             producer.cancel()
+
+
+class _Queue:
+    """Events for one who waits for them, in the same event loop: an ``asyncio.Queue`` costs more than an event does."""
+
+    def __init__(self) -> None:
+        self._events: deque[Any] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+
+    def put(self, event: Any) -> None:
+        self._events.append(event)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def get(self) -> Any:
+        while not self._events:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        return self._events.popleft()
 
 
 def _is_approval(event: Event, asked: list[Event]) -> bool:
