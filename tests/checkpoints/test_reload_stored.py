@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
-from message_threads import SCRIPTS, Twins, scripted_graph
+from message_threads import LEFT_BY_LANGGRAPH, SCRIPTS, Twins, scripted_graph
 
 from taograph import checkpoints
 from taograph.checkpoints.retention import shorten
@@ -82,5 +82,6 @@ def stored(request: pytest.FixtureRequest, url: str, monkeypatch: pytest.MonkeyP
         yield type("StoredHere", (Stored,), {"free": savers, "asynchronous": way == "async"})
 
 
+@LEFT_BY_LANGGRAPH
 def test_nothing_that_is_done_to_a_thread_reads_back_differently(stored: type[Stored]) -> None:
     run_state_machine_as_test(stored, settings=SETTINGS)

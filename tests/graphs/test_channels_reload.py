@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from message_threads import OURS, THEIRS, Twins, scripted_graph
+from message_threads import LEFT_BY_LANGGRAPH, OURS, THEIRS, Twins, scripted_graph
 
 from taograph.graphs.loop.channels import Messages
 
@@ -39,6 +39,7 @@ class InSqlite(Twins):
         return SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))
 
 
+@LEFT_BY_LANGGRAPH
 @pytest.mark.parametrize("twins", [InMemory, InMemoryAsync, InSqlite])
 def test_nothing_that_is_done_to_a_thread_reads_back_differently(twins: type[Twins]) -> None:
     run_state_machine_as_test(twins, settings=SETTINGS)

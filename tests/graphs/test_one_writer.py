@@ -207,6 +207,7 @@ def test_ctrl_c_frees_the_thread(way: str) -> None:
         from langgraph.checkpoint.memory import InMemorySaver
         from support import question
         from writer_support import Held, on
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
         held = Held(InMemorySaver())
         graph = held.graph
         def hit():

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,37 @@ def test_every_served_graph_is_recorded(name: str, tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("env", [{}, {"TAOGRAPH_TRACE": "none"}])
-def test_a_server_records_in_the_users_own_file_unless_it_is_told_not_to(tmp_path: Path, env: dict[str, str]) -> None:
-    with DevServer(tmp_path, CONFIG, env) as server, get_sync_client(url=server.url) as client, multiplying() as fake:
+def multiplies(server: DevServer) -> None:
+    """Ask something of the graph ``react``."""
+    with get_sync_client(url=server.url) as client, multiplying() as fake:
         said: Any = client.runs.wait(
             None, "react", input=question(), context={"model": f"{fake.url}#fake"}, raise_error=False
         )
-        assert said["answer"] == "It is 51.", said
+    assert said["answer"] == "It is 51.", said
+
+
+def test_a_server_records_in_the_users_own_file(server: DevServer) -> None:
+    before = server.log.count("Blocking")
+    multiplies(server)
+    assert server.log.count("Blocking") == before
+    kept = server.folder / "data" / "traces.sqlite"
+    deadline = time.monotonic() + 60
+    while not kept.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    store = open_store(f"sqlite:///{kept}", read_only=True)
+    while not (found := [one for one in store.traces() if one.graph == "react"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert found[0].graph == "react"
+    store.close()
+
+
+def test_a_server_that_is_told_not_to_records_nothing(tmp_path: Path) -> None:
+    with DevServer(tmp_path, CONFIG, {"TAOGRAPH_TRACE": "none"}) as server:
+        multiplies(server)
         assert "Blocking" not in server.log
-    kept = tmp_path / "data" / "traces.sqlite"
-    assert kept.exists() == (not env)
-    if not env:
-        assert [one.graph for one in open_store(f"sqlite:///{kept}", read_only=True).traces()] == ["react"]
+    assert not (tmp_path / "data" / "traces.sqlite").exists()
 
 
 def test_runs_are_recorded_with_their_thread_and_nothing_blocks(tmp_path: Path) -> None:
