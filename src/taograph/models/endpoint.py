@@ -109,9 +109,10 @@ class ChatEndpoint(EncodesOnce, ChatOpenAI):
         self, response: dict[str, Any] | openai.BaseModel, generation_info: dict[str, Any] | None = None
     ) -> ChatResult:
         result = super()._create_chat_result(response, generation_info)
-        given = response if isinstance(response, dict) else response.model_dump()
-        for choice, generation in zip(given.get("choices") or [], result.generations, strict=False):
-            reasoning = _reasoning(choice.get("message"))
+        choices: Any = response["choices"] if isinstance(response, dict) else getattr(response, "choices", ())
+        for choice, generation in zip(choices, result.generations, strict=False):
+            message = choice["message"] if isinstance(choice, dict) else choice.message
+            reasoning = _reasoning(message if isinstance(message, dict) else message.model_extra)
             if reasoning and isinstance(generation.message, AIMessage):
                 generation.message.additional_kwargs["reasoning_content"] = reasoning
         return result
