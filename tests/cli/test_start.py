@@ -17,6 +17,7 @@ from taograph.cli.app import COMMANDS
 NOT_BEFORE_THE_FIRST_REQUEST = {
     "docx": "read_file, for a Word document",
     "taograph.tools.engines.document_index": "the document tools, before they are called",
+    "jsonpointer": "langchain_core, for astream_log",
     "jsonschema": "tools.schemas, for tools with a schema of JSON and for the text protocol",
     "langchain": "init_chat_model, for models of other providers",
     "langgraph_sdk.client": "LangGraph's Runtime, for one class of that package",
@@ -26,6 +27,7 @@ NOT_BEFORE_THE_FIRST_REQUEST = {
     "openai.types.responses.response": "openai",
     "phonenumbers": "redaction, for texts with numbers",
     "pygments": "httpx's command line",
+    "psutil._common": "langsmith, to tell of the machine",
     "pypdf": "read_file, for a PDF",
     "rich": "httpx's command line, and our own in a terminal",
     "sqlalchemy": "the database tools",
@@ -33,6 +35,7 @@ NOT_BEFORE_THE_FIRST_REQUEST = {
     "trafilatura": "open_page",
     "transformers": "langchain_core's count of tokens, if it is installed",
     "xllamacpp": "the local model",
+    "yaml.loader": "langchain_core, to write completion models to files",
 }
 SCRIPT = """
 import sys
@@ -169,13 +172,13 @@ def test_what_waits_is_whole_when_it_is_asked_for(tmp_path: Path) -> None:
     script = """
 import sys
 from importlib import import_module
-from taograph.cli.deferring import PACKAGES, defer
+from taograph.cli.deferring import MODULES, defer
 if sys.argv[1] == "wait":
     defer()
 import langsmith.types.run_select_field
 import openai.types.chat.chat_completion
 print("LOADED", *sys.modules, file=sys.stderr)
-for name in PACKAGES:
+for name in MODULES:
     module, public = import_module(name), {}
     exec(f"from {name} import *", public)
     print(name, type(module), module.__file__, type(module.__loader__), module.__spec__.loader is module.__loader__)
@@ -207,6 +210,7 @@ def test_threads_that_ask_at_once_all_get_it_and_it_is_made_once(tmp_path: Path)
     (tmp_path / "slow" / "inner.py").write_text("VALUE = 1\n")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "__init__.py").write_text("import events\nevents.tries += 1\nif events.tries < 2: 1 / 0\n")
+    (tmp_path / "single.py").write_text("NAME = __name__\n")
     (tmp_path / "events.py").write_text(
         "import threading\ninside, asked = threading.Event(), threading.Event()\ntries = 0\n"
     )
@@ -215,9 +219,9 @@ import sys, threading
 sys.path.insert(0, {str(tmp_path)!r})
 import events
 from taograph.cli import deferring
-deferring.PACKAGES = ("slow", "broken")
+deferring.MODULES = ("slow", "broken", "single")
 deferring.defer()
-import slow, broken
+import slow, broken, single
 print("LOADED", *sys.modules, file=sys.stderr)
 got = []
 threads = [threading.Thread(target=lambda: got.append(slow.DONE)) for _ in range(4)]
@@ -233,9 +237,9 @@ try:
     broken.name
 except ZeroDivisionError:
     print("it says why")
-print(hasattr(broken, "name"), events.tries)
+print(hasattr(broken, "name"), events.tries, single.NAME)
 """
     modules, shown = loaded(script, home=tmp_path)
     assert "slow" in modules
     assert "slow.inner" not in modules
-    assert shown.splitlines() == ["[2, 2, 2, 2]", "it says why", "False 2"]
+    assert shown.splitlines() == ["[2, 2, 2, 2]", "it says why", "False 2 single"]
