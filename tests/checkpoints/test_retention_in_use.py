@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,14 @@ def done(coroutine: Any, way: str) -> Any:
     return asyncio.run(coroutine) if way == "async" else coroutine
 
 
+# Each database and each way; what is between them does not know of the other, and the other pairs are slow.
+PAIRS = [
+    pytest.param(url, way, marks=() if (url, way) in (("sqlite", "sync"), ("postgres", "async")) else pytest.mark.slow)
+    for url, way in itertools.product(("sqlite", "postgres"), ("sync", "async"))
+]
+
+
+@pytest.mark.parametrize(("url", "way"), PAIRS, indirect=True)
 def test_deleting_is_refused_and_pruning_goes_past(url: str, way: str) -> None:
     delete: Any = checkpoints.adelete if way == "async" else checkpoints.delete
     prune: Any = checkpoints.aprune if way == "async" else checkpoints.prune

@@ -208,11 +208,10 @@ def test_a_call_that_hangs_is_taken_back(opened: Any, tmp_path: Path, way: str) 
     wait_until(lambda: log.exists() and log.read_text() == "taken back")
 
 
-@both_ways
-def test_a_server_that_hangs_as_a_whole_is_replaced(opened: Any, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_a_server_that_hangs_as_a_whole_is_replaced(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_link, "ANSWER_SECONDS", 0.3)
     tools = opened(s=sample(tools={"block": {"timeout": 0.5}}))
-    before, hung, after = observe(way, tools, asked("process"), asked("block"), asked("process"))
+    before, hung, after = observe("ainvoke", tools, asked("process"), asked("block"), asked("process"))
     assert "given up" in str(hung.content)
     assert after.status == "success"
     assert before.content != after.content
@@ -231,8 +230,11 @@ def test_a_server_at_work_is_not_taken_for_one_that_hangs(opened: Any, monkeypat
     assert asyncio.run(meanwhile()) == ["late", "booked a seat"]
 
 
-@both_ways
-def test_an_http_server_that_goes_and_comes_back(way: str) -> None:
+# Both ways ask the one loop that holds all connections: what becomes of these over HTTP is looked at in one of them.
+
+
+def test_an_http_server_that_goes_and_comes_back() -> None:
+    way = "invoke"
     with Remote() as remote:
         tools = mcp_tools(config(s=remote.settings()))
         assert texts(way, tools, asked("book", what="a")) == ["booked a"]
@@ -251,15 +253,14 @@ def test_an_http_server_that_goes_and_comes_back(way: str) -> None:
         close_mcp_tools(tools)
 
 
-@both_ways
-def test_an_http_server_that_dies_during_a_call(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_http_server_that_dies_during_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_link, "HEARTBEAT_SECONDS", 0.1)
     with Remote() as remote:
         settings = remote.settings(taograph={"tools": {"hang": {"effects": "once"}}})
         tools = mcp_tools(config(s=settings))
         threading.Timer(0.5, remote.kill).start()
         began = time.monotonic()
-        (died,) = observe(way, tools, asked("hang"))
+        (died,) = observe("ainvoke", tools, asked("hang"))
         assert time.monotonic() - began < PATIENCE  # not the 60 s that the tool may take
         assert "The MCP server s was lost" in str(died.content)
         assert "Whether the call took effect is unknown." in str(died.content)
