@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import ToolCall
@@ -124,9 +125,9 @@ def check_arguments(tool: BaseTool, args: Mapping[str, Any]) -> str | None:
     )
 
 
-def _accepted(schema: type[BaseModel]) -> set[str]:
-    names = set(schema.model_fields)
-    return names | {f.alias for f in schema.model_fields.values() if f.alias}
+@lru_cache(maxsize=256)
+def _accepted(schema: type[BaseModel]) -> frozenset[str]:
+    return frozenset(schema.model_fields).union(f.alias for f in schema.model_fields.values() if f.alias)
 
 
 def _problem(loc: tuple[int | str, ...], message: str) -> str:

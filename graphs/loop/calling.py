@@ -57,7 +57,7 @@ def model_call(
         is_async = kind._agenerate is not BaseLLM._agenerate
     elif isinstance(base, BaseChatModel):
         is_async = kind._agenerate is not BaseChatModel._agenerate or kind._astream is not BaseChatModel._astream
-        if seconds is not None and hasattr(base, "root_async_client"):  # ChatOpenAI, and what is made of it
+        if seconds is not None and "root_async_client" in kind.model_fields:  # ChatOpenAI, and what is made of it
             # A thread that was given up ends with its request, not ten minutes later.
             own = getattr(base, "request_timeout", None)
             options["timeout"] = min(seconds + 5.0, own) if isinstance(own, int | float) else seconds + 5.0

@@ -43,7 +43,7 @@ class History:
         self._messages: list[AnyMessage] = []
         self._soundness = Soundness(self._tools)
         self._steps: tuple[Step, ...] = ()
-        self._from = 0
+        self._from = self._to = 0  # where the last of the steps begins, and up to where they were read
 
     def read(self, messages: Sequence[AnyMessage]) -> None:
         """Take in what is new."""
@@ -74,12 +74,13 @@ class History:
         return "" if self.turn is None else asked(self._messages[self.turn])
 
     def trajectory(self, last: int) -> Trajectory:
-        """The question, and so many of the last steps since."""
+        """The question, and so many of the last steps since, without their thoughts."""
         if last > self._last:
-            self._last, self._steps, self._from = last, (), 0
+            self._last, self._steps, self._from, self._to = last, (), 0, 0
         messages, start = self._messages, self._from
-        if start < len(messages):
-            fresh = read_trajectory(messages[start:], last=self._last).steps
+        if self._to < len(messages):
+            self._to = len(messages)
+            fresh = read_trajectory(messages[start:], last=self._last, thoughts=False).steps
             if self.turn is None or self.turn < start:  # the first of them is the last one known, with what it saw
                 fresh = (*self._steps[:-1], *fresh)
             self._steps = fresh[-self._last :]

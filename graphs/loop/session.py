@@ -184,8 +184,16 @@ class Session:
     @property
     def spent(self) -> Spent:
         """What the run has used, up to now."""
-        total = {key: self.before[key] + self.added[key] for key in NOTHING}  # type: ignore[literal-required]
-        return Spent(**{**total, "seconds": round(self.seconds, 6)})  # type: ignore[typeddict-item]
+        before, added = self.before, self.added
+        return {  # asked for several times a step, so written out
+            "model_calls": before["model_calls"] + added["model_calls"],
+            "tool_calls": before["tool_calls"] + added["tool_calls"],
+            "input_tokens": before["input_tokens"] + added["input_tokens"],
+            "output_tokens": before["output_tokens"] + added["output_tokens"],
+            "cached_tokens": before["cached_tokens"] + added["cached_tokens"],
+            "cost": before["cost"] + added["cost"],
+            "seconds": round(self.seconds, 6),
+        }
 
     def seconds_left(self, reserve: float = 0.0) -> float | None:
         """Active time that is left, with so much of the reserve; None for no limit."""

@@ -100,8 +100,8 @@ def cost_limit(run: Progress) -> Verdict | None:
 
 def repeated_action(run: Progress) -> Verdict | None:
     """The same round of one to three steps came ``limits.repeats`` times with the same outcome."""
-    found = cycle(run.trajectory.steps)
-    if found is None or found.times < run.limits.repeats or not run.nudged:
+    found = cycle(run.trajectory.steps) if run.nudged else None
+    if found is None or found.times < run.limits.repeats:
         return None
     return "repeated_action", f"{found} with the same result, also after a nudge"
 
@@ -183,18 +183,26 @@ def cycle(steps: Sequence[Step], longest: int = 3) -> Cycle | None:
 
     A poll whose result changes is no repetition; nor is a step that did not act.
     """
-    signatures = []
+    acted: list[Step] = []
     for step in reversed(steps):
         if not step.actions:
             break
-        signatures.append(step.signature)
+        acted.append(step)
     for period in range(1, longest + 1):
+        if len(acted) < 2 * period:
+            break
         times = 1
-        while signatures[times * period : (times + 1) * period] == signatures[:period] and signatures[:period]:
+        while len(acted) >= (times + 1) * period and _same(acted[:period], acted[times * period :]):
             times += 1
         if times > 1:
             return Cycle(period, times)
     return None
+
+
+def _same(round_: Sequence[Step], other: Sequence[Step]) -> bool:
+    """Whether steps did and saw the same; most saw something else, which is quick to see."""
+    pairs = list(zip(round_, other, strict=False))
+    return all(a.saw_as(b) for a, b in pairs) and all(a.signature == b.signature for a, b in pairs)
 
 
 def tail_needed(limits: Limits) -> int:

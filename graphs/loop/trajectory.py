@@ -75,6 +75,13 @@ class Step:
         seen = {o.id: o.whole or o.text for o in self.observations}
         return tuple(sorted((a.canonical, seen.get(a.id, "")) for a in self.actions))
 
+    def saw_as(self, other: Step) -> bool:
+        """Whether another step may have the same signature: its one call had the same outcome, or it has several."""
+        mine, theirs = self.observations, other.observations
+        if len(mine) != 1 or len(theirs) != 1:
+            return len(self.actions) == len(other.actions)
+        return (mine[0].whole or mine[0].text) == (theirs[0].whole or theirs[0].text)
+
     @property
     def failed(self) -> bool:
         """Whether it acted and every call of it failed."""
@@ -156,12 +163,13 @@ def user_turn(messages: Sequence[BaseMessage]) -> int | None:
     return None
 
 
-def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) -> Trajectory:
+def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None, thoughts: bool = True) -> Trajectory:
     """The steps since the user's last message.
 
     Args:
         messages: The messages of a thread.
         last: Read so many steps from the end only; the cost of a look at the tail does not grow with the run.
+        thoughts: Whether thoughts are read, too.
     """
     steps: list[Step] = []
     results: dict[str, Observation] = {}
@@ -181,7 +189,7 @@ def read_trajectory(messages: Sequence[AnyMessage], *, last: int | None = None) 
             actions = tuple(Action(c["id"] or "", c["name"], c["args"]) for c in message.tool_calls)
             seen = tuple(results[a.id] for a in actions if a.id in results)
             cut = bool(message.response_metadata.get("truncated"))
-            steps.append(Step(thought_of(message), actions, seen, cut))
+            steps.append(Step(thought_of(message) if thoughts else "", actions, seen, cut))
             results = {}
             if last is not None and len(steps) >= last:
                 break
