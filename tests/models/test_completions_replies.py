@@ -230,22 +230,30 @@ def test_a_callers_http_clients_are_the_ones_that_send(server: Recorder) -> None
     assert seen == ["/v1/chat/completions"] * 2
 
 
-def test_many_that_ask_at_once_on_a_new_loop_open_its_client_once(server: Recorder) -> None:
+def test_many_at_once_have_clients_that_are_few_and_closed_with_their_loop(server: Recorder) -> None:
     model: Any = own(server)
-    with mock.patch.object(ClientOfEachLoop, "_made", autospec=True, side_effect=ClientOfEachLoop._made) as made:
+    made, make = [], ClientOfEachLoop._made
 
-        async def main() -> None:
-            asked = [asyncio.ensure_future(model.ainvoke(HISTORY)) for _ in range(20)]
-            await asyncio.sleep(0)
-            asked[0].cancel()
-            said = await asyncio.gather(*asked, return_exceptions=True)
-            assert [getattr(reply, "text", None) for reply in said] == [None, *["Hello."] * 19]
-            await model.ainvoke(HISTORY)
+    def noted(self: ClientOfEachLoop) -> Any:
+        made.append(make(self))
+        return made[-1]
 
+    async def main() -> None:
+        asked = [asyncio.ensure_future(model.ainvoke(HISTORY)) for _ in range(20)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        said = await asyncio.gather(*asked, return_exceptions=True)
+        assert [getattr(reply, "text", None) for reply in said] == [None, *["Hello."] * 19]
+        assert len(made) == 3, "the first is waited for by all, and takes eight at a time"
+        await model.ainvoke(HISTORY)
+        assert len(made) == 3
+        assert not any(client.is_closed for client in made)
+
+    with mock.patch.object(ClientOfEachLoop, "_made", noted):
         asyncio.run(main())
-        assert made.call_count == 1
+        assert all(client.is_closed for client in made)
         on_a_loop(model, HISTORY)
-        assert made.call_count == 2
+    assert len(made) == 4
 
 
 @pytest.mark.parametrize("made", [own, by_name])

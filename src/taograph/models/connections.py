@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,15 +16,15 @@ try:
 except ImportError:
     from httpx import Limits, create_ssl_context  # type: ignore[assignment]  # and that of yesterday
 
-# As many stay open as may be open: of a thousand runs at once the package would close nine in ten connections
-# between two steps.
-_LIMITS: Any = Limits(max_connections=1000, max_keepalive_connections=1000)
-
-_Connected = tuple[openai.DefaultAsyncHttpxClient, AsyncGenerator[None]]
+# A client looks at all its idle connections, with a system call each, at every request.
+_SIDE_BY_SIDE = 8
+_CLIENTS = 125
+# As many connections stay open as are in use: closed between two steps, each would be opened anew.
+_LIMITS: Any = Limits(max_connections=1000, max_keepalive_connections=_SIDE_BY_SIDE)
 
 
 class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
-    """An HTTP client that is one client for each event loop, and is closed with it.
+    """An HTTP client that is clients of its own for each event loop, which are closed with it.
 
     A model object outlives the event loop of an ``asyncio.run``, and its open connections do not: with one
     client, the next loop's first request is sent (and paid) on a connection of the closed one, and lost with
@@ -37,8 +37,8 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
         super().__init__(transport=unused)
         self._lock = threading.Lock()
         self._certificates: ssl.SSLContext | None = None
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connected] = WeakKeyDictionary()
-        self._opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Connected]] = WeakKeyDictionary()
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lanes] = WeakKeyDictionary()
+        self._opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Lanes]] = WeakKeyDictionary()
 
     async def send(self, request: Any, **options: Any) -> Any:
         """As the client of the running loop."""
@@ -50,27 +50,58 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
                 self._opening[loop] = opening
         if found is None:  # one is opened for all that ask at once, whoever of them goes away
             found = await asyncio.shield(opening)
-        return await found[0].send(request, **options)
+        return await found.send(request, **options)
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Connected:
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Lanes:
         try:
             # It reads certificates, which is no work for a loop.
-            client = await asyncio.to_thread(self._made)
-            # Azure's client has one here, which takes its key off a request that is sent on to another host.
-            client.event_hooks = self.event_hooks
-            closing = _closed_with_the_loop(client)
-            await anext(closing)
+            lanes = _Lanes(self._made, await asyncio.to_thread(self._made))
+            await anext(lanes.closing)
             with self._lock:
-                self._of_loop[loop] = client, closing
+                self._of_loop[loop] = lanes
         finally:
             with self._lock:
                 self._opening.pop(loop, None)
-        return client, closing
+        return lanes
 
     def _made(self) -> openai.DefaultAsyncHttpxClient:
         if self._certificates is None:
             self._certificates = create_ssl_context()
-        return openai.DefaultAsyncHttpxClient(verify=self._certificates, limits=_LIMITS)
+        client = openai.DefaultAsyncHttpxClient(verify=self._certificates, limits=_LIMITS)
+        # Azure's client has one here, which takes its key off a request that is sent on to another host.
+        client.event_hooks = self.event_hooks
+        return client
+
+
+class _Lanes:
+    """The clients of one event loop: as many as it takes for none to have many requests at a time."""
+
+    def __init__(
+        self, make: Callable[[], openai.DefaultAsyncHttpxClient], first: openai.DefaultAsyncHttpxClient
+    ) -> None:
+        self._make, self._clients, self._busy = make, [first], [0]
+        self.closing = self._closed_with_the_loop()
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        at = next((at for at, busy in enumerate(self._busy) if busy < _SIDE_BY_SIDE), len(self._busy))
+        if at == _CLIENTS:
+            at = self._busy.index(min(self._busy))
+        elif at == len(self._busy):
+            self._clients.append(self._make())
+            self._busy.append(0)
+        self._busy[at] += 1
+        try:
+            return await self._clients[at].send(request, **options)
+        finally:
+            self._busy[at] -= 1
+
+    async def _closed_with_the_loop(self) -> AsyncGenerator[None]:
+        """A generator that a loop ends when it shuts down, as it does with all that are under way."""
+        try:
+            yield
+        finally:
+            for client in self._clients:
+                await client.aclose()
 
 
 class _Nowhere:
@@ -78,11 +109,3 @@ class _Nowhere:
 
     async def aclose(self) -> None:
         pass
-
-
-async def _closed_with_the_loop(client: openai.DefaultAsyncHttpxClient) -> AsyncGenerator[None]:
-    """A generator that a loop ends when it shuts down, as it does with all that are under way."""
-    try:
-        yield
-    finally:
-        await client.aclose()
