@@ -41,7 +41,7 @@ from taograph.tools.policy import ToolPolicy, policy_of
 
 log = logging.getLogger("taograph.graphs")
 # A step that is not stored within half a minute is not going to be.
-_LOOKS, _BETWEEN_LOOKS = 1500, 0.02
+_LOOKS, _BETWEEN_LOOKS, _FIRST_PAUSE = 1500, 0.02, 0.001
 
 
 def once(
@@ -104,10 +104,16 @@ def _found_again(ledger: Ledger, tool: str, policy: ToolPolicy, config: Runnable
     places, place = unsure_places(config), place_of(config)
     if not places or place is None:
         return
-    for _ in range(_LOOKS):
-        if (yield ledger.doing(lambda: ledger.has_stored(place[0], places))):
+    pause, looks = _FIRST_PAUSE, 0
+    while looks < _LOOKS:
+        if ledger.saver.stored.has(place[0], places):
             return
-        yield Pause(_BETWEEN_LOOKS)
+        if pause >= _BETWEEN_LOOKS:  # it may have been stored by somebody else
+            looks += 1
+            if (yield ledger.doing(lambda: ledger.has_stored(place[0], places))):
+                return
+        yield Pause(pause)
+        pause = min(pause * 2, _BETWEEN_LOOKS)
     log.warning("tool %s is run, though the step that it belongs to is not stored yet", tool)
 
 

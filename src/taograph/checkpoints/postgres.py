@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from taograph.checkpoints.encryption import encrypts, is_plain_text, make_serializer, seal, unseal
-from taograph.checkpoints.saver import Checkpoints, Execute, Table
+from taograph.checkpoints.saver import Checkpoints, Execute, Stored, Table
 from taograph.postgres_urls import cause, check_url, hide
 from taograph.trace.stores.sql import ALONE
 
@@ -60,6 +60,7 @@ class PostgresCheckpoints(Checkpoints, PostgresSaver):
         self._pool = pool
         self.workers = ThreadPoolExecutor(_CONNECTIONS, "taograph-checkpoints")
         self.made: set[str] = set()
+        self.stored = Stored()
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:

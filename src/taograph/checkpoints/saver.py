@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeVar, cast
@@ -50,6 +51,30 @@ class Table:
     large: tuple[str, ...]
 
 
+class Stored:
+    """The checkpoints that a saver has stored last, for those that wait until one of them is.
+
+    Args:
+        most: How many are remembered.
+    """
+
+    def __init__(self, most: int = 4096) -> None:
+        self._places: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._most = most
+
+    def add(self, config: RunnableConfig) -> None:
+        """A checkpoint is stored, and will be found by any process."""
+        given = config["configurable"]
+        self._places[str(given["thread_id"]), given.get("checkpoint_ns", ""), given["checkpoint_id"]] = None
+        if len(self._places) > self._most:
+            with suppress(KeyError):  # another thread was quicker
+                self._places.popitem(last=False)
+
+    def has(self, thread: str, places: Mapping[str, str]) -> bool:
+        """Whether checkpoints of a thread, by namespace, are among them."""
+        return all((thread, *place) in self._places for place in places.items())
+
+
 class Checkpoints(BaseCheckpointSaver[str]):
     """A saver as ``open`` hands it out, for ``invoke`` and ``ainvoke`` alike.
 
@@ -63,6 +88,7 @@ class Checkpoints(BaseCheckpointSaver[str]):
         alone: A statement that keeps writers of traces out of the database until the transaction ends.
         workers: The threads.
         made: Tables of ours that are known to be there, the same in every copy of the saver.
+        stored: What was stored last; likewise.
     """
 
     tables: ClassVar[Mapping[str, Table]]
@@ -71,6 +97,7 @@ class Checkpoints(BaseCheckpointSaver[str]):
     alone: ClassVar[str]
     workers: Executor
     made: set[str]
+    stored: Stored
 
     def transaction(self) -> AbstractContextManager[Execute]:
         """A transaction: all of it or, after an exception, none."""
@@ -152,6 +179,17 @@ class Checkpoints(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As LangGraph's; metadata with its secrets hidden, and sealed where there is a key."""
+        found = self._put(config, checkpoint, metadata, new_versions)
+        self.stored.add(found)
+        return found
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
         all_of_it = {**get_checkpoint_metadata(config, metadata)}
         all_of_it.pop("writes", None)
         stored = cast(CheckpointMetadata, as_stored(self.serde, all_of_it))
@@ -239,7 +277,9 @@ class Checkpoints(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As :meth:`put`."""
-        return await self.store(lambda: self.put(config, checkpoint, metadata, new_versions))
+        found = await self.store(lambda: self._put(config, checkpoint, metadata, new_versions))
+        self.stored.add(found)
+        return found
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

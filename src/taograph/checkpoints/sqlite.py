@@ -18,7 +18,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from taograph.checkpoints.encryption import make_serializer
 from taograph.checkpoints.grouping import Grouping
-from taograph.checkpoints.saver import Checkpoints, Execute, Table
+from taograph.checkpoints.saver import Checkpoints, Execute, Stored, Table
 
 T = TypeVar("T")
 
@@ -52,6 +52,7 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
     def __init__(self, connection: sqlite3.Connection, serde: SerializerProtocol) -> None:
         super().__init__(connection, serde=serde)
         self.made: set[str] = set()
+        self.stored = Stored()
         self.workers: Grouping = Grouping("taograph-checkpoints", self._group, self.made.clear)
         self._groups: int | None = None  # the thread that has a transaction around several writes
 
