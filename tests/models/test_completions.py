@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 from pydantic import BaseModel
@@ -70,7 +69,7 @@ CALL_OPTIONS: dict[str, dict[str, Any]] = {
     "a header less": {"extra_headers": {"X-Stainless-Lang": openai.Omit()}},
     "a timeout": {"timeout": 17.5},
     "no timeout": {"timeout": None},
-    "a timeout in parts": {"timeout": httpx2.Timeout(9.0, read=11.0)},
+    "a timeout in parts": {"timeout": openai.Timeout(9.0, read=11.0)},
     "what is None": {"extra_headers": None, "extra_query": None, "extra_body": None, "user": None},
     "what is not given": {"timeout": openai.NOT_GIVEN, "seed": openai.NOT_GIVEN, "user": openai.omit},
     "an option nobody knows": {"no_such_option": 1},
@@ -127,12 +126,12 @@ def test_what_goes_over_the_wire(server: Recorder) -> None:
 @pytest.mark.parametrize("made", [plain_azure, own_azure, azure_by_name])
 def test_the_address_of_a_deployment(server: Recorder, made: Any) -> None:
     made(server).invoke(HISTORY)
-    made(server, azure_deployment=None, model="a name/x").invoke(HISTORY)
+    made(server, azure_deployment=None, model="a name").invoke(HISTORY)
     asked = server.take()
     ends = "/chat/completions?api-version=2025-01-01-preview"
     assert [a.path for a in asked] == [
         f"/openai/deployments/my%20deployment{ends}",
-        f"/openai/deployments/a%20name%2Fx{ends}",
+        f"/openai/deployments/a%20name{ends}",
     ]
     assert {a.headers["api-key"] for a in asked} == {KEY}
     assert asked[1].said["messages"][1]["content"] == "How high is Snæfell?"
