@@ -276,6 +276,14 @@ def test_of_a_class_that_nobody_knows_nothing_is_kept(server: Recorder) -> None:
     assert len(model._wire) == 0
 
 
+@pytest.mark.parametrize(
+    "given", ["Hi.", ("Hi.",), [("user", "Hi."), HumanMessage("Ho."), {"role": "ai", "content": ""}]]
+)
+def test_what_is_no_message_yet(given: Any) -> None:
+    model = endpoint()
+    assert list(sent(model, given)) == list(sent(model, given)) == sent(plain_model(), given)
+
+
 def test_a_copy_of_a_model_keeps_its_own() -> None:
     model = endpoint()
     sent(model, HISTORY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
@@ -35,7 +35,8 @@ class EncodesOnce(_Model):
     ) -> dict[str, Any]:
         if self._payload is not None:
             return self._payload
-        messages = input_ if _is_plain(input_) else self._convert_input(input_).to_messages()
+        # What of a list is no message yet becomes one below, one for one.
+        messages: list[Any] = input_ if type(input_) is list else self._convert_input(input_).to_messages()
         pieces = self._wire.of(messages, self.model_name)
         new = [(at, messages[at], copied(messages[at])) for at, piece in enumerate(pieces) if not piece]
         payload: dict[str, Any] = super()._get_request_payload([message for _, message, _ in new], stop=stop, **kwargs)
@@ -69,10 +70,6 @@ class EncodesOnce(_Model):
         except Exception as error:  # noqa: BLE001 - it is raised where LangChain looks for it
             answer.error = error
         return super(EncodesOnce, asked)._generate(messages, stop, None, **kwargs)
-
-
-def _is_plain(given: LanguageModelInput) -> TypeGuard[list[BaseMessage]]:
-    return type(given) is list and all(isinstance(message, BaseMessage) for message in given)
 
 
 class _Answer:
