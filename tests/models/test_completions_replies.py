@@ -43,7 +43,7 @@ from wire_support import (
 
 from taograph.models.completions import ReadyAsyncCompletions, ReadyCompletions
 from taograph.models.connections import ClientOfEachLoop
-from taograph.models.endpoint import AzureEndpoint
+from taograph.models.endpoint import AzureEndpoint, ChatEndpoint
 from taograph.models.resolving import safe_across_loops
 
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]
@@ -188,6 +188,22 @@ def test_a_reply_is_read_where_all_threads_of_the_loop_are_taken(server: Recorde
                 await taken
 
     assert asyncio.run(main()) == "Hello."
+
+
+@pytest.mark.parametrize("options", [{}, {"response_format": {"type": "json_object"}}])
+def test_a_request_is_made_once_for_whoever_adds_to_it(server: Recorder, options: dict[str, Any]) -> None:
+    class Adds(ChatEndpoint):
+        def _get_request_payload(self, input_: Any, *, stop: Any = None, **kwargs: Any) -> dict[str, Any]:
+            payload = super()._get_request_payload(input_, stop=stop, **kwargs)
+            made.append(payload)
+            return {**payload, "stop": [*payload.get("stop", ()), "more"]}
+
+    made: list[dict[str, Any]] = []
+    settings: Any = {"base_url": f"{server.address}/v1", "api_key": KEY, "http_async_client": ClientOfEachLoop()}
+    model = Adds(model="fake", **settings)
+    on_a_loop(model, HISTORY, **options)
+    assert len(made) == 1
+    assert server.take()[0].said["stop"] == ["more"]
 
 
 # --- what stands beside them -------------------------------------------------------------------------------

@@ -23,18 +23,15 @@ class EncodesOnce(_Model):
 
     It goes before the class that it is for: ``class ChatEndpoint(EncodesOnce, ChatOpenAI)``. What a message's wire
     form is, is that class's to say; here the forms are kept, see :class:`~taograph.models.wire.WireForms`, and sent as
-    they are, see :class:`~taograph.models.completions.ReadyCompletions`. The class has the two attributes below as
-    private ones, and takes its clients with :func:`~taograph.models.completions.ready_clients`.
+    they are, see :class:`~taograph.models.completions.ReadyCompletions`. The class has the attribute below as a
+    private one, and takes its clients with :func:`~taograph.models.completions.ready_clients`.
     """
 
     _wire: WireForms
-    _payload: dict[str, Any] | None
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        if self._payload is not None:
-            return self._payload
         # What of a list is no message yet becomes one below, one for one.
         messages: list[Any] = input_ if type(input_) is list else self._convert_input(input_).to_messages()
         pieces = self._wire.of(messages, self.model_name)
@@ -58,8 +55,9 @@ class EncodesOnce(_Model):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        payload = self._get_request_payload(messages, stop=stop, **kwargs)
         asked = self.model_copy()
-        asked._payload = payload = self._get_request_payload(messages, stop=stop, **kwargs)
+        vars(asked)["_get_request_payload"] = lambda *_args, **_kwargs: payload  # made once, whoever overrides it
         if not isinstance(payload.get("messages"), EncodedMessages):
             return await super(EncodesOnce, asked)._agenerate(messages, stop, run_manager, **kwargs)
         # LangChain reads an awaited reply in a thread of the loop's executor, which takes longer than the reading,

@@ -43,7 +43,6 @@ class ChatEndpoint(EncodesOnce, ChatOpenAI):
     """
 
     _wire: WireForms = PrivateAttr(default_factory=WireForms)
-    _payload: dict[str, Any] | None = PrivateAttr(default=None)
     _streams: bool = PrivateAttr(default=True)
 
     @model_validator(mode="after")
@@ -135,7 +134,6 @@ class AzureEndpoint(EncodesOnce, AzureChatOpenAI):
     """``AzureChatOpenAI`` that encodes each message once."""
 
     _wire: WireForms = PrivateAttr(default_factory=WireForms)
-    _payload: dict[str, Any] | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _take_ready_clients(self) -> Self:
