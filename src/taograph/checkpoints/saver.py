@@ -126,6 +126,11 @@ class Checkpoints(BaseCheckpointSaver[str]):
         """Do something in a thread; if the caller is cancelled, it is done all the same."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self.workers, do, *args))
 
+    @property
+    def commits(self) -> bool:
+        """Whether what this thread writes now is stored when it is written, not at the end of a group."""
+        return True
+
     async def store(self, do: Callable[[], T]) -> T:
         """As :meth:`away`, for something that writes."""
         return await self.away(do)
@@ -179,17 +184,6 @@ class Checkpoints(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As LangGraph's; metadata with its secrets hidden, and sealed where there is a key."""
-        found = self._put(config, checkpoint, metadata, new_versions)
-        self.stored.add(found)
-        return found
-
-    def _put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
         all_of_it = {**get_checkpoint_metadata(config, metadata)}
         all_of_it.pop("writes", None)
         stored = cast(CheckpointMetadata, as_stored(self.serde, all_of_it))
@@ -199,7 +193,10 @@ class Checkpoints(BaseCheckpointSaver[str]):
             "checkpoint_ns": given.get("checkpoint_ns", ""),
             "checkpoint_id": get_checkpoint_id(config),
         }
-        return super().put(_at({"configurable": place}), checkpoint, stored, new_versions)
+        found = super().put(_at({"configurable": place}), checkpoint, stored, new_versions)
+        if self.commits:
+            self.stored.add(found)
+        return found
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -277,7 +274,7 @@ class Checkpoints(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As :meth:`put`."""
-        found = await self.store(lambda: self._put(config, checkpoint, metadata, new_versions))
+        found = await self.store(lambda: self.put(config, checkpoint, metadata, new_versions))
         self.stored.add(found)
         return found
 

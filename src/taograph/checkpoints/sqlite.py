@@ -63,18 +63,23 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
         def execute(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
             return self.conn.execute(sql, parameters).fetchall()
 
-        with self._part() if self._groups == get_ident() else self._whole():
+        with self._whole() if self.commits else self._part():
             yield execute
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """As LangGraph's; within a transaction around several writes, it is left to that to commit."""
-        if self._groups != get_ident():
+        if self.commits:
             with super().cursor(transaction) as cursor:
                 yield cursor
         else:
             with closing(self.conn.cursor()) as cursor:
                 yield cursor
+
+    @property
+    def commits(self) -> bool:
+        """As :class:`Checkpoints` has it."""
+        return self._groups != get_ident()
 
     async def store(self, do: Callable[[], T]) -> T:
         """As :meth:`away`, for something that writes: perhaps with others in one transaction."""
