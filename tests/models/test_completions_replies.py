@@ -18,7 +18,6 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from langchain_tests.unit_tests import ChatModelUnitTests
-from openai.resources.chat import AsyncCompletions, Completions
 from pydantic import BaseModel
 from wire_support import (
     HISTORY,
@@ -270,27 +269,6 @@ def test_many_at_once_have_clients_that_are_few_and_closed_with_their_loop(serve
         assert all(client.is_closed for client in made)
         on_a_loop(model, HISTORY)
     assert len(made) == 4
-
-
-@pytest.mark.parametrize("made", [own, by_name])
-@pytest.mark.parametrize("kind", [Completions, AsyncCompletions])
-def test_what_stands_in_the_place_of_create_is_called(server: Recorder, made: Any, kind: Any) -> None:
-    own_create, seen = kind.create, []
-
-    def counted(self: Any, **asked: Any) -> Any:
-        seen.append(list(asked["messages"]))
-        return own_create(self, **asked)
-
-    model, ask = made(server), at_once if kind is Completions else on_a_loop
-    with mock.patch.object(kind, "create", counted):
-        assert ask(model, HISTORY).text == "Hello."
-    assert len(seen[0]) == 4
-    resource = (model.root_client if kind is Completions else model.root_async_client).chat.completions
-    with mock.patch.object(resource, "create", lambda **asked: counted(resource, **asked)):
-        assert ask(model, HISTORY).text == "Hello."
-    assert len(seen) == 2
-    assert ask(model, HISTORY).text == "Hello."
-    assert len(seen) == 2
 
 
 def test_clients_that_are_not_the_packages_stay() -> None:

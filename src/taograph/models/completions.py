@@ -4,7 +4,8 @@ The package walks every message of a request through its type transform, which c
 JSON and takes nearly all the time that a client takes once a conversation is long. Here such a body is encoded and
 handed to ``client.post``, the package's public way to send one; everything else (authentication, headers, retries,
 errors, streams, replies) is the package's own. A request that is anything but plain JSON goes the package's way,
-and so do all where something stands in the place of its ``create``: a mock, or what traces calls.
+and so do all where something stands in the place of its ``create`` or its client's ``request``: a mock, or what
+traces calls.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ReadyCompletions(Completions):
         own = self._client.chat.completions
         ready = _ready(self._client, own, asked)
         if ready is None:
-            return own.create(**asked)
+            return own.create(**_plain(asked))
         stream: Any = openai.Stream[object] if self._dicts and ready.bare else openai.Stream[ChatCompletionChunk]
         return self._client.post(_PATH, **ready.post, cast_to=ChatCompletion, stream_cls=stream)
 
@@ -61,7 +62,7 @@ class ReadyAsyncCompletions(AsyncCompletions):
         own = self._client.chat.completions
         ready = _ready(self._client, own, asked)
         if ready is None:
-            return await own.create(**asked)
+            return await own.create(**_plain(asked))
         typed: Any = openai.AsyncStream[ChatCompletionChunk]
         stream: Any = openai.AsyncStream[object] if self._dicts and ready.bare else typed
         return await self._client.post(_PATH, **ready.post, cast_to=ChatCompletion, stream_cls=stream)
@@ -90,8 +91,8 @@ class _Ready(NamedTuple):
 
 def _ready(client: openai.OpenAI | openai.AsyncOpenAI, own: Any, asked: dict[str, Any]) -> _Ready | None:
     """What ``post`` is given; None: the request is not plain JSON, or not ours to send."""
-    known = _options_of(getattr(type(own), "create", None))
-    if "create" in vars(own) or not {"messages", "model"} <= asked.keys() <= known:
+    known = _options_of(own.create.__func__) if _is_untouched(client, own) else frozenset()
+    if not {"messages", "model"} <= asked.keys() <= known:
         return None
     try:
         body = {name: value for name, value in asked.items() if name not in _NOT_IN_BODY}
@@ -116,8 +117,22 @@ def _encoded(body: dict[str, Any], messages: Any) -> bytes:
     return b'%s,"messages":[%s]}' % (encode(body)[:-1].encode(), b",".join(messages.pieces))
 
 
+def _plain(asked: dict[str, Any]) -> dict[str, Any]:
+    """A request as LangChain makes it, for whoever looks into it."""
+    messages = asked.get("messages")
+    return {**asked, "messages": list(messages)} if isinstance(messages, EncodedMessages) else asked
+
+
+def _is_untouched(client: Any, own: Any) -> bool:
+    """Whether nothing stands in the place of what would read a request as it is asked: of a mock, or what traces it."""
+    if "create" in vars(own) or "request" in vars(client) or "post" in vars(client):
+        return False
+    ways = (getattr(type(own), "create", None), type(client).request, type(client).post)
+    # By type and not isinstance: what wraps functions to trace them says that it is the function, and is equal to it.
+    return all(type(way) is FunctionType and way.__globals__["__name__"].startswith("openai.") for way in ways)
+
+
 @lru_cache(maxsize=8)
-def _options_of(create: Any) -> frozenset[str]:
-    """The options of the package's own ``create``; of what stands in its place none."""
-    own = isinstance(create, FunctionType) and create.__globals__["__name__"].startswith("openai.")
-    return frozenset(inspect.signature(create).parameters) if own else frozenset()
+def _options_of(create: FunctionType) -> frozenset[str]:
+    """The options of the package's own ``create``."""
+    return frozenset(inspect.signature(create).parameters)
