@@ -114,7 +114,7 @@ class Compared:
             return "**slower**"
         if high < 1 - threshold:
             return "faster"
-        return "same" if high <= 1 + threshold and low >= 1 - threshold else "not clear"
+        return "not slower" if high <= 1 + threshold else "not clear"
 
 
 def git(*words: str) -> bytes:

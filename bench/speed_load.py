@@ -58,13 +58,14 @@ def tables_many(found: dict[str, Any]) -> str:
             f"{one['steps_per_second']:,.0f}",
             f"{one['p50']:.2f}",
             f"{one['p95']:.2f}",
+            milliseconds(one["cpu"] / found["runs"] / 11 * 1e3),
             f"{one['cpu'] / one['seconds']:.0%}",
             f"{one['server']:.0%}",
         ]
         for name, one in load.items()
     ]
     title = f"{found['runs']} runs of 10 steps at once"
-    text = table([title, "steps a second", "p50, s", "p95, s", "a core, of it", "a core, of the endpoint"], rows)
+    text = table([title, "steps a second", "p50, s", "p95, s", "CPU ms a step", "of a core", "endpoint's core"], rows)
     rows = [
         [
             name,
