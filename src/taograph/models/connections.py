@@ -7,7 +7,6 @@ import ssl
 import threading
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import openai
 
@@ -37,8 +36,9 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
         super().__init__(transport=unused)
         self._lock = threading.Lock()
         self._certificates: ssl.SSLContext | None = None
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lanes] = WeakKeyDictionary()
-        self._opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Lanes]] = WeakKeyDictionary()
+        # No weak keys: a connection holds on to its loop, so what is kept for one keeps it until it is taken out.
+        self._of_loop: dict[asyncio.AbstractEventLoop, _Lanes] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[_Lanes]] = {}
 
     async def send(self, request: Any, **options: Any) -> Any:
         """As the client of the running loop."""
@@ -56,13 +56,27 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
         try:
             # It reads certificates, which is no work for a loop.
             lanes = _Lanes(self._made, await asyncio.to_thread(self._made))
+            lanes.closing = self._closed_with(loop, lanes)
             await anext(lanes.closing)
-            with self._lock:
-                self._of_loop[loop] = lanes
         finally:
             with self._lock:
                 self._opening.pop(loop, None)
         return lanes
+
+    async def _closed_with(self, loop: asyncio.AbstractEventLoop, lanes: _Lanes) -> AsyncGenerator[None]:
+        """A generator that a loop ends when it shuts down, as it does with all that are under way."""
+        with self._lock:
+            for kept in (self._of_loop, self._opening):
+                for closed in [one for one in kept if one.is_closed()]:  # without having shut down
+                    del kept[closed]
+            self._of_loop[loop] = lanes
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._of_loop.pop(loop, None)
+            for client in lanes.clients:
+                await client.aclose()
 
     def _made(self) -> openai.DefaultAsyncHttpxClient:
         if self._certificates is None:
@@ -74,34 +88,31 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
 
 
 class _Lanes:
-    """The clients of one event loop: as many as it takes for none to have many requests at a time."""
+    """The clients of one event loop: as many as it takes for none to have many requests at a time.
+
+    Attributes:
+        clients: They.
+        closing: What closes them when the loop shuts down.
+    """
 
     def __init__(
         self, make: Callable[[], openai.DefaultAsyncHttpxClient], first: openai.DefaultAsyncHttpxClient
     ) -> None:
-        self._make, self._clients, self._busy = make, [first], [0]
-        self.closing = self._closed_with_the_loop()
+        self._make, self.clients, self._busy = make, [first], [0]
+        self.closing: AsyncGenerator[None] | None = None
 
     async def send(self, request: Any, **options: Any) -> Any:
         at = next((at for at, busy in enumerate(self._busy) if busy < _SIDE_BY_SIDE), len(self._busy))
         if at == _CLIENTS:
             at = self._busy.index(min(self._busy))
         elif at == len(self._busy):
-            self._clients.append(self._make())
+            self.clients.append(self._make())
             self._busy.append(0)
         self._busy[at] += 1
         try:
-            return await self._clients[at].send(request, **options)
+            return await self.clients[at].send(request, **options)
         finally:
             self._busy[at] -= 1
-
-    async def _closed_with_the_loop(self) -> AsyncGenerator[None]:
-        """A generator that a loop ends when it shuts down, as it does with all that are under way."""
-        try:
-            yield
-        finally:
-            for client in self._clients:
-                await client.aclose()
 
 
 class _Nowhere:

@@ -1,0 +1,45 @@
+"""What is kept for an event loop goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from wire_support import HISTORY, Recorder, by_name, on_a_loop, own
+
+
+@pytest.mark.parametrize("made", [own, by_name])
+def test_loops_are_not_kept(made: Any) -> None:
+    ended: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+    with Recorder() as server:
+        model = made(server)
+
+        async def ask() -> None:
+            ended.append(weakref.ref(asyncio.get_running_loop()))
+            assert (await model.ainvoke(HISTORY)).text == "Hello."
+
+        for _ in range(3):
+            asyncio.run(ask())
+        gc.collect()
+        assert [loop() for loop in ended] == [None] * 3
+        assert on_a_loop(model, HISTORY).text == "Hello."
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of loops that are closed without more
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_loops_that_never_shut_down_are_not_kept_beyond_the_next() -> None:
+    ended: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+    with Recorder() as server:
+        model = by_name(server)
+        for _ in range(3):
+            loop = asyncio.new_event_loop()
+            ended.append(weakref.ref(loop))
+            assert loop.run_until_complete(model.ainvoke(HISTORY)).text == "Hello."
+            loop.close()
+            del loop
+        assert on_a_loop(model, HISTORY).text == "Hello."
+        gc.collect()
+        assert [loop() for loop in ended] == [None] * 3
