@@ -85,8 +85,8 @@ class Side:
 def ratio(pairs: Sequence[tuple[float, float]]) -> float:
     """Of the lower quarter of each side: what other programs do only adds, and a process can be unlucky as a whole."""
     some = max(2, len(pairs) // 4)
-    base, head = (sum(sorted(values)[:some]) for values in zip(*pairs, strict=True))
-    return head / base
+    base, head = (sorted(values)[:some] for values in zip(*pairs, strict=True))
+    return sum(head) / sum(base)
 
 
 @dataclass

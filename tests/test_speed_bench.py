@@ -81,8 +81,8 @@ def test_a_wide_interval_proves_nothing() -> None:
 
 
 def test_a_workload_that_fails_on_the_head_alone_counts(tmp_path: Path) -> None:
-    sides = [Side(name, tmp_path / name, "cpu") for name in ("base", "head")]
-    check = Check(*sides, {"a": {}, "b": {}, "c": {}}, str(tmp_path), "none of the commands")
+    base, head = (Side(name, tmp_path / name, "cpu") for name in ("base", "head"))
+    check = Check(base, head, {"a": {}, "b": {}, "c": {}}, str(tmp_path), "none of the commands")
     check.found = {
         "a": Compared(failed={"head": "no"}),
         "b": Compared(failed={"base": "not there yet"}),
