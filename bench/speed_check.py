@@ -85,8 +85,8 @@ class Side:
 def ratio(pairs: Sequence[tuple[float, float]]) -> float:
     """Of the lower quarter of each side: what other programs do only adds, and a process can be unlucky as a whole."""
     some = max(2, len(pairs) // 4)
-    base, head = (sorted(values)[:some] for values in zip(*pairs, strict=True))
-    return sum(head) / sum(base)
+    base, head = (sum(sorted(pair[side] for pair in pairs)[:some]) for side in (0, 1))
+    return head / base
 
 
 @dataclass
