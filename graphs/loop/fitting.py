@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import proxy
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable
@@ -96,7 +97,8 @@ class Fitter:
     def __init__(self, session: Session, plan: Plan) -> None:
         self.plan = plan
         self.changed = False
-        self._session = session
+        # Held weakly: the session holds it. In a circle, both would be left to the garbage collector at each step.
+        self._session: Session = proxy(session)
         if "gauge" in session.run:
             session.run["gauge"] = Gauge(**session.run["gauge"])
         self._size = 0.0
