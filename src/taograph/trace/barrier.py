@@ -9,6 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from taograph.trace.places import model_of
 from taograph.trace.recording import Recorder
+from taograph.trace.writing import TraceError
 
 
 class Barrier(BaseCallbackHandler):
@@ -43,19 +44,26 @@ class Barrier(BaseCallbackHandler):
     def on_chat_model_start(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
         """A chat model is to be asked."""
         self._recorder.learn_price(model_of(kwargs))
-        self._writer.flush(self._recorder.trace_of(run_id))
+        self._hold(run_id)
 
     def on_llm_start(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
         """A completion model is to be asked."""
         self._recorder.learn_price(model_of(kwargs))
-        self._writer.flush(self._recorder.trace_of(run_id))
+        self._hold(run_id)
 
     def on_tool_start(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
         """A tool is to be called."""
-        self._writer.flush(self._recorder.trace_of(run_id))
+        self._hold(run_id)
 
     def on_chain_end(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
         """A run ended: what it returns is on the record, or not returned."""
         if str(run_id) in self._recorder.ended:
             self._recorder.ended.discard(str(run_id))
             self._writer.flush(str(run_id))
+
+    def _hold(self, run_id: UUID) -> None:
+        try:
+            self._writer.flush(self._recorder.trace_of(run_id))
+        except TraceError:
+            self._recorder.forget(run_id)  # it does not begin, so nobody says that it ends
+            raise

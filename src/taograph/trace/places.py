@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -37,6 +37,9 @@ class Trace:
         open_calls: Calls without a result, of graphs that do not tell them.
         waits: Whether it waits for a person.
         depth: Nodes around it, where the graph is part of one that is not recorded here.
+        open_runs: What is under way of it, and whether an event loop began it.
+        is_closed: Whether its end is recorded: what comes late is not.
+        unwatch: Stop waiting for the end of the task that it is a part of.
     """
 
     id: str
@@ -52,6 +55,9 @@ class Trace:
     open_calls: set[str] = field(default_factory=set)
     waits: bool = False
     depth: int = 0
+    open_runs: dict[UUID, bool] = field(default_factory=dict)
+    is_closed: bool = False
+    unwatch: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,18 @@ def on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def at_end_of_task(do: Callable[[], object]) -> Callable[[], object] | None:
+    """Have something done when the task that runs here has ended; returns what takes that back, None without a task."""
+    if not on_a_loop() or (task := asyncio.current_task()) is None:
+        return None
+
+    def ended(gone: asyncio.Task[Any]) -> None:
+        do()
+
+    task.add_done_callback(ended)
+    return lambda: task.remove_done_callback(ended)
 
 
 def is_new(seen: set[str], message: BaseMessage) -> bool:

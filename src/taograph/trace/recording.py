@@ -26,6 +26,7 @@ from taograph.trace.messages import RequestHasher, message_dict, text_size
 from taograph.trace.places import (
     Place,
     Trace,
+    at_end_of_task,
     depth_in,
     given_in,
     is_new,
@@ -64,6 +65,7 @@ class Recorder(GraphCallbackHandler):
         self.ended: set[str] = set()
         self._places: dict[UUID, Place] = {}
         self._ours: set[UUID] = set()
+        self._alone: set[UUID] = set()  # models outside of any graph, of which nothing has come yet
         self._streamed: dict[UUID, StreamedCalls] = {}
         self._hash_of_request = RequestHasher(settings.redact)
         self._prices: dict[str, Price | None] = {}
@@ -221,6 +223,8 @@ class Recorder(GraphCallbackHandler):
             return
         if parent is None:  # a model that is called alone
             trace = self._open(run_id, {}, "model", None)
+            self._alone.add(run_id)
+            trace.unwatch = at_end_of_task(lambda: self._abandon(run_id))
             parent = Place(trace, None, ())
         trace, step = parent.trace, parent.step
         within = parent.parent or parent_run_id or run_id
@@ -246,6 +250,8 @@ class Recorder(GraphCallbackHandler):
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **kwargs: Any) -> None:
         """A piece of a reply; what it has of calls is remembered, since LangChain mends what is broken of them."""
+        if self._alone:
+            self._alone.discard(run_id)
         if getattr(getattr(chunk, "message", None), "tool_call_chunks", None):
             self._streamed.setdefault(run_id, StreamedCalls()).on_llm_new_token(token, chunk=chunk)
 
@@ -300,6 +306,7 @@ class Recorder(GraphCallbackHandler):
         """A tool is called."""
         parent = self._places.get(parent_run_id) if parent_run_id else None
         if parent is None:
+            self._is_told(run_id, parent_run_id)
             return
         about = {"id": kwargs.get("tool_call_id"), "tool": (serialized or {}).get("name") or kwargs.get("name") or ""}
         step = parent.step or max(parent.trace.steps.values(), default=0)
@@ -339,6 +346,12 @@ class Recorder(GraphCallbackHandler):
         place = self._places.get(run_id)
         return None if place is None else place.trace.id
 
+    def forget(self, run_id: UUID) -> None:
+        """A run of LangChain's that was to begin does not."""
+        place = self._leave(run_id)
+        if place is not None and place.parent is None:
+            self._give_up(place.trace)
+
     def learn_price(self, model: str) -> None:
         """Look up what a model costs; reads files, so it is no work for an event loop."""
         if model not in self._prices:
@@ -353,18 +366,51 @@ class Recorder(GraphCallbackHandler):
 
     def _is_told(self, run_id: UUID, parent_run_id: UUID | None) -> bool:
         """Whether another recorder tells of it at the same place: a graph that is recorded in one that is."""
+        told = self.writer.told
+        if parent_run_id is not None and told.get(parent_run_id) is self:  # of a thread that was given up
+            told[run_id] = self
+            return True
         runs = (run_id, parent_run_id)
-        return any(run in told for told in (self.writer.told, replayed) for run in runs if run is not None)
+        return any(run in known for known in (told, replayed) for run in runs if run is not None)
 
     def _enter(self, run_id: UUID, place: Place) -> None:
         self._places[run_id] = place
         self.writer.told[run_id] = self
+        place.trace.open_runs[run_id] = on_a_loop()
+        if place.trace.is_closed:  # meanwhile, in another thread
+            self._give_up(place.trace)
 
     def _leave(self, run_id: UUID) -> Place | None:
         self._ours.discard(run_id)
+        self._alone.discard(run_id)
         if self.writer.told.get(run_id) is self:
             del self.writer.told[run_id]
-        return self._places.pop(run_id, None)
+        place = self._places.pop(run_id, None)
+        if place is not None:
+            place.trace.open_runs.pop(run_id, None)
+        return place
+
+    def _abandon(self, run_id: UUID) -> None:
+        """A model that is called alone does not say that its task was cancelled; one that streams does."""
+        place = self._leave(run_id) if run_id in self._alone else None
+        if place is not None:
+            self._close(place.trace, "cancelled", error="CancelledError")
+
+    def _give_up(self, trace: Trace) -> None:
+        """Forget what is still under way of a trace that has ended: of a task that is cancelled nothing is heard.
+
+        A thread goes on, and says when it ends; until then what it begins is no trace of its own.
+        """
+        trace.is_closed = True
+        if trace.unwatch is not None:
+            trace.unwatch()
+            trace.unwatch = None
+        for run_id, on_loop in list(trace.open_runs.items()):
+            trace.open_runs.pop(run_id, None)
+            self._streamed.pop(run_id, None)
+            self._leave(run_id)
+            if not on_loop:
+                self.writer.told[run_id] = self
 
     def _open(self, run_id: UUID, metadata: Mapping[str, Any], graph: str, inputs: Any) -> Trace:
         thread = metadata.get("thread_id")
@@ -384,16 +430,21 @@ class Recorder(GraphCallbackHandler):
             self._put(Place(trace, None, ()), "run_started", start)
 
     def _close(self, trace: Trace, status: str, **more: Any) -> None:
-        self._begin(trace)
-        seconds = round(time.monotonic() - trace.began, 6)
-        ended = {"status": status, **more, "seconds": seconds, **trace.totals}
-        self._put(Place(trace, None, ()), "run_ended", ended)
+        try:
+            self._begin(trace)
+            seconds = round(time.monotonic() - trace.began, 6)
+            ended = {"status": status, **more, "seconds": seconds, **trace.totals}
+            self._put(Place(trace, None, ()), "run_ended", ended)
+        finally:
+            self._give_up(trace)
 
     def _count(self, trace: Trace, **more: float) -> None:
         for name, value in more.items():
             trace.totals[name] = trace.totals.get(name, 0) + value
 
     def _write(self, place: Place, kind: EventType, content: Mapping[str, Any]) -> None:
+        if place.trace.is_closed:  # meanwhile
+            return
         self._begin(place.trace)
         self._put(place, kind, content)
 
