@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Annotated, Any, Self
 from uuid import NAMESPACE_OID, uuid5
 
@@ -91,17 +92,23 @@ class _Merge:
     """
 
     def __init__(self, messages: Sequence[Any]) -> None:
+        self._made: tuple[AnyMessage, ...] = ()
         self._set(_as_messages(list(messages)))
+
+    def made(self) -> list[AnyMessage]:
+        """The messages, to be known again."""
+        self._made = tuple(self.messages)
+        return self.messages
 
     def into(self, messages: list[AnyMessage]) -> _Merge:
         """The same for a copy of the list."""
         new = _Merge(())
-        new.messages, new._places, new._length = messages, self._places.copy(), self._length
+        new.messages, new._places, new._made = messages, self._places.copy(), self._made
         return new
 
     def is_of(self, messages: Any) -> bool:
-        """Whether a list is the one that it made, and nothing was added to that or taken from it since."""
-        return messages is self.messages and len(messages) == self._length
+        """Whether a list is the one that it made, with the same messages in it: a node is given the list itself."""
+        return messages is self.messages and len(messages) == len(self._made) and all(map(is_, messages, self._made))
 
     def _set(self, messages: list[Any]) -> None:
         self.messages: list[AnyMessage] = messages
@@ -109,7 +116,6 @@ class _Merge:
         for place, message in enumerate(messages):
             self._named(message)
             self._places[message.id] = place
-        self._length = len(messages)
 
     def _named(self, message: BaseMessage) -> None:
         """Give a message without an id one that is the same whenever the same is merged."""
@@ -144,7 +150,6 @@ class _Merge:
             else:
                 self._places[message.id] = len(self.messages)
                 self.messages.append(message)
-        self._length = len(self.messages)
         if gone:
             self._set([message for message in self.messages if message.id not in gone])
 
@@ -225,7 +230,7 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
             if overwrites:
                 super().update(values)  # refuses a second one
                 merge = _Merge(self.value)
-        self.value, self._merge = merge.messages, merge
+        self.value, self._merge = merge.made(), merge
         return True
 
     def _merged_into(self) -> _Merge | None:

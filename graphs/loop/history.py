@@ -3,22 +3,25 @@
 A turn adds a few messages to a history that may have thousands. What it needs of all of them (whether a provider would
 accept them, which call ids are used, where the user's last message stands, how the last steps went) is read once a
 message, so that a turn costs the same at the end of a long run as at its beginning. What is kept lives as long as the
-``invoke`` or ``stream`` it was read in, and holds for the very same messages only: where one is another object than at
-the turn before (it was changed by hand, or by a tool), all are read again.
+``invoke`` or ``stream`` it was read in, or as long as its run where that is shorter, and holds for the very same
+messages only: where one is another object than at the turn before (it was changed by hand, or by a tool), or was given
+another content or other calls, all are read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from operator import is_
+from operator import attrgetter, is_
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 
 from taograph.graphs.loop.internals import Control, invocation_of
 from taograph.graphs.loop.repair import Soundness
 from taograph.graphs.loop.trajectory import Step, Trajectory, asked, is_turn, read_trajectory
 from taograph.graphs.loop.window import COMPOSED
+
+_content = attrgetter("content")
 
 
 class History:
@@ -33,7 +36,7 @@ class History:
     """
 
     def __init__(self, tools: Collection[str]) -> None:
-        self._tools = tools
+        self._tools = frozenset(tools)
         self._last = 0
         self._forget()
 
@@ -41,6 +44,8 @@ class History:
         self.turn: int | None = None
         self.composed = False
         self._messages: list[AnyMessage] = []
+        self._contents: list[object] = []
+        self._calls: list[tuple[AIMessage, list[ToolCall]]] = []
         self._soundness = Soundness(self._tools)
         self._steps: tuple[Step, ...] = ()
         self._from = self._to = 0  # where the last of the steps begins, and up to where they were read
@@ -48,7 +53,7 @@ class History:
     def read(self, messages: Sequence[AnyMessage]) -> None:
         """Take in what is new."""
         known = self._messages
-        if len(messages) < len(known) or not all(map(is_, known, messages)):
+        if len(messages) < len(known) or not all(map(is_, known, messages)) or self._changed():
             self._forget()
         for place in range(len(self._messages), len(messages)):
             message = messages[place]
@@ -56,7 +61,20 @@ class History:
             self.composed = self.composed or COMPOSED in message.additional_kwargs
             if is_turn(message):
                 self.turn = place
+            if isinstance(message, AIMessage):
+                self._calls.append((message, [*message.tool_calls]))
+            self._contents.append(message.content)
         self._messages = list(messages)
+
+    def _changed(self) -> bool:
+        """Whether a message was changed in place, as tools can that are given the state."""
+        if not all(map(is_, self._contents, map(_content, self._messages))):
+            return True
+        return any(message.tool_calls != calls for message, calls in self._calls)
+
+    def is_for(self, tools: Collection[str]) -> bool:
+        """Whether it was read for tools of these names."""
+        return self._tools == frozenset(tools)
 
     @property
     def sound(self) -> bool:
@@ -99,7 +117,8 @@ def history_of(config: RunnableConfig, run: str | None, tools: Collection[str]) 
     """
     control = invocation_of(config)
     known = control.kept.get(run) if isinstance(control, Control) else None
-    return known if isinstance(known, History) else History(tools)
+    # Another graph of the same invocation, with tools of its own, may go on with the run.
+    return known if isinstance(known, History) and known.is_for(tools) else History(tools)
 
 
 def keep_history(config: RunnableConfig, run: str, history: History) -> None:
@@ -107,3 +126,10 @@ def keep_history(config: RunnableConfig, run: str, history: History) -> None:
     control = invocation_of(config)
     if isinstance(control, Control):
         control.kept[run] = history
+
+
+def forget_history(config: RunnableConfig, run: str) -> None:
+    """Forget what is known of a run that has ended: a graph around it may run many."""
+    control = invocation_of(config)
+    if isinstance(control, Control):
+        control.kept.pop(run, None)

@@ -127,6 +127,12 @@ class Control(RunControl):
         self.kept: dict[str | None, object] = {}
         self._outer = outer
 
+    def request_drain(self, reason: str = "shutdown") -> None:
+        """Ask the run to end after the step at hand, and what it was started for, which waits for it."""
+        super().request_drain(reason)
+        if self._outer is not None:
+            self._outer.request_drain(reason)
+
     @property
     def drain_requested(self) -> bool:
         """Whether the run is asked to end after the step at hand."""

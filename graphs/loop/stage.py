@@ -24,7 +24,7 @@ from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.effects import left_open
 from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.finishing import closing_of, conclude
-from taograph.graphs.loop.history import history_of, keep_history
+from taograph.graphs.loop.history import forget_history, history_of, keep_history
 from taograph.graphs.loop.internals import invocation_of, saver_of
 from taograph.graphs.loop.repair import close_calls, open_calls, repair
 from taograph.graphs.loop.session import Session
@@ -367,6 +367,7 @@ class Stage(Asker):
                 update["children"] = Overwrite([])
         if stop is not None:
             DEADLINES.forget(session.run["id"])
+            forget_history(session.config, session.run["id"])
             self.close_calls(prompts.NOT_RUN.format(why=stop["detail"]))
             if self.room < 2 or (answer is not None and self.agent.structure is None):
                 update |= yield from conclude(session, self.conversation, stop, answer)
