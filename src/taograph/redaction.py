@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from typing import Any
 
 _NAMED = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?$", re.IGNORECASE)
 _SHAPES = re.compile(
@@ -82,4 +83,13 @@ def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
 
 def named() -> list[str]:
     """The values of this process's secret variables."""
-    return [value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name)]
+    raw = getattr(os.environ, "_data", None)  # as the variables are kept: equal to a copy of then if none has changed
+    seen, values = _seen[0]
+    if raw is None or raw != seen:
+        copy = None if raw is None else raw.copy()  # before they are read: what changes meanwhile is seen next time
+        values = tuple(value for name, value in os.environ.items() if len(value) >= 8 and _NAMED.search(name))
+        _seen[0] = copy, values
+    return list(values)
+
+
+_seen: list[tuple[Any, tuple[str, ...]]] = [(None, ())]

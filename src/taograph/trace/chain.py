@@ -10,6 +10,7 @@ every end of a trace is a record with the number of its events and its last hash
 from __future__ import annotations
 
 import hmac
+import json
 import math
 import secrets
 from collections.abc import Mapping
@@ -195,12 +196,48 @@ class Sealer:
 
 def hash_of(header: Mapping[str, Any]) -> str:
     """SHA-256 of canonical JSON, in hex."""
-    return sha256(rfc8785.dumps(dict(header))).hexdigest()
+    return sha256(canonical(dict(header))).hexdigest()
 
 
 def hash_of_content(salt: str, content: Any) -> str:
     """SHA-256 of a salt and canonical JSON, in hex."""
-    return sha256(bytes.fromhex(salt) + rfc8785.dumps(content)).hexdigest()
+    return sha256(bytes.fromhex(salt) + canonical(content)).hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """Canonical JSON (RFC 8785) of plain values.
+
+    Where the standard library writes the same, it does: it is ten times as fast.
+    """
+    return _encode(value).encode() if _is_simple(value) else rfc8785.dumps(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether Python writes a value as RFC 8785 has it: numbers as ECMAScript does, names in the order of UTF-16."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _whole(value) is value
+    if kind is dict:
+        return all(type(key) is str and key.isascii() and _is_simple(item) for key, item in value.items())
+    if kind is list:
+        return all(map(_is_simple, value))
+    if kind is float:  # 0.1 is the same in both; 1.0, 1e-05 and 1e+16 are not
+        return 1e-4 <= abs(value) < 1e15 and not value.is_integer()
+    if kind is int:
+        return -_EXACT <= value <= _EXACT
+    return value is None or kind is bool
+
+
+def _whole(text: str) -> str:
+    """A text without halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def plain(value: Any) -> Any:
@@ -209,7 +246,7 @@ def plain(value: Any) -> Any:
         case None | bool():
             return value
         case str():
-            return value.encode("utf-8", "replace").decode() if any("\ud800" <= c <= "\udfff" for c in value) else value
+            return value if value.isascii() else _whole(value)
         case int():
             return int(value) if -_EXACT <= value <= _EXACT else str(value)
         case float():

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
-import rfc8785
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from taograph.trace.chain import plain
+from taograph.trace.chain import canonical, plain
 
 # Of what a provider says about its reply, what a reply is read by.
 _META = ("finish_reason", "stop_reason", "done_reason", "model_name", "protocol", "truncated", "repaired", "error")
@@ -79,6 +78,6 @@ class RequestHasher:
         found = known.get(number)
         if found is not None and found[0]() is message:
             return found[1]
-        made = sha256(rfc8785.dumps(plain(self._redact(message_dict(message))))).digest()
+        made = sha256(canonical(plain(self._redact(message_dict(message))))).digest()
         known[number] = (weakref.ref(message, lambda gone: known.pop(number, None)), made)
         return made

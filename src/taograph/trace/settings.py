@@ -18,8 +18,9 @@ log = logging.getLogger("taograph.trace")
 
 Redact = Callable[[Any], Any]
 
-# Shorter texts are sooner looked through than looked up; longer ones are not held on to. In characters.
-_SHORTEST, _REMEMBERED = 64, 20_000
+# Texts up to the one are names of fields and the like, many and small; those above the other are not held on to. In
+# characters.
+_SHORT, _REMEMBERED = 64, 20_000
 
 # What says nothing of the content: it is recorded as it is where the content is not.
 # fmt: off
@@ -41,7 +42,9 @@ def hide_secrets(value: Any) -> Any:
 def _hidden(value: Any, known: frozenset[str]) -> Any:
     match value:
         case str():
-            return _hidden_in(value, known) if _SHORTEST <= len(value) <= _REMEMBERED else without(value, known)
+            if len(value) > _REMEMBERED:
+                return without(value, known)
+            return _hidden_in_short(value, known) if len(value) < _SHORT else _hidden_in(value, known)
         case Mapping():
             return {_hidden(str(key), known): _hidden(item, known) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
@@ -54,6 +57,7 @@ def _hidden(value: Any, known: frozenset[str]) -> Any:
 
 # What is said once is recorded in several places: as a reply, as a thought, in the hash of each request.
 _hidden_in = lru_cache(256)(without)
+_hidden_in_short = lru_cache(2048)(without)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ NATIONAL_ID = "NATIONAL_ID"
 NATIONAL_KINDS = tuple(number.kind for number in NUMBERS)
 DEFAULT_KINDS = ("EMAIL", "PHONE", "IBAN", "CARD", "IP", "MAC", "WALLET", "BIRTH_DATE", *NATIONAL_KINDS)
 
-# Shorter texts are sooner read than looked up; longer ones are not held on to. In characters.
-_SHORTEST, _REMEMBERED = 64, 20_000
+# Texts up to the one are names of fields and the like, many and small; those above the other are not held on to. In
+# characters.
+_SHORT, _REMEMBERED = 64, 20_000
 
 Found = str | Iterable[tuple[int, int, str]]
 
@@ -134,8 +135,9 @@ class Redactor:
         return self._asked(self._write(text, spans, start, end))[0]
 
     def _text(self, text: str, context: str, secrets: tuple[str, ...]) -> str:
-        if self.custom is None and _SHORTEST <= len(text) <= _REMEMBERED:
-            return _looked_through(self, text, context, secrets)
+        if self.custom is None and len(text) <= _REMEMBERED:
+            look = _looked_through_short if len(text) < _SHORT else _looked_through
+            return look(self, text, context, secrets)
         return self._read(text, context, secrets)
 
     def _read(self, text: str, context: str, secrets: tuple[str, ...]) -> str:
@@ -229,4 +231,10 @@ def _key(mode: Mode, key: str | bytes | None) -> bytes:
 @lru_cache(256)
 def _looked_through(redactor: Redactor, text: str, context: str, secrets: tuple[str, ...]) -> str:
     """What is said once is recorded in several places: as a reply, as a thought, in the hash of each request."""
+    return redactor._read(text, context, secrets)
+
+
+@lru_cache(2048)
+def _looked_through_short(redactor: Redactor, text: str, context: str, secrets: tuple[str, ...]) -> str:
+    """The same few names of fields stand in every event: they do not crowd out what is long, nor does that them."""
     return redactor._read(text, context, secrets)

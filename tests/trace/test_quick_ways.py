@@ -1,0 +1,121 @@
+"""Where the trace takes a shorter way, what comes out is the same, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import pytest
+import rfc8785
+
+from taograph import redaction
+from taograph.trace.chain import canonical, plain
+from taograph.trace.redaction import Redactor
+from taograph.trace.settings import hide_secrets
+
+TEXTS = [
+    "",
+    "a",
+    "Z",
+    "_",
+    "é",
+    "\u2028",
+    "\x7f",
+    '\x00\x1f\n\t"\\/',
+    "😀",
+    "\uffff",
+    "漢",
+    "<>&'",
+    "\ud800",
+    "\udc00x",
+]
+NUMBERS: list[Any] = [
+    0,
+    1,
+    -1,
+    2**53 - 1,
+    -(2**53),
+    10**30,
+    0.0,
+    -0.0,
+    1.0,
+    1e-4,
+    9.9e-5,
+    1e15,
+    1e16,
+    1e21,
+    1e-7,
+    5e-324,
+]
+NUMBERS += [123456789012345.6, 0.1, 2.5e14, float("inf"), float("nan"), True, False, None]
+
+
+def value(chance: random.Random, depth: int = 0) -> Any:
+    kind = chance.random()
+    if kind < 0.3 or depth > 4:
+        return "".join(chance.choices(TEXTS, k=2))
+    if kind < 0.5:
+        return chance.choice(NUMBERS)
+    if kind < 0.7:
+        return chance.choice((-1, 1)) * 10 ** chance.uniform(-12, 25)
+    if kind < 0.85:
+        return [value(chance, depth + 1) for _ in range(chance.randrange(4))]
+    return {"".join(chance.choices(TEXTS, k=2)): value(chance, depth + 1) for _ in range(chance.randrange(5))}
+
+
+def test_canonical_json() -> None:
+    chance = random.Random(8)
+    for _ in range(3000):
+        made = plain(value(chance))
+        assert canonical(made) == rfc8785.dumps(made)
+    for number in NUMBERS:
+        assert canonical([plain(number)]) == rfc8785.dumps([plain(number)])
+
+
+@pytest.mark.parametrize("odd", [float("nan"), 2**53, "\ud800", {1: 2}, object()])
+def test_what_is_no_canonical_json(odd: Any) -> None:
+    for encode in (canonical, rfc8785.dumps):
+        with pytest.raises((rfc8785.CanonicalizationError, UnicodeError)):
+            encode(odd)
+
+
+def test_halves_of_characters() -> None:
+    for text in (*TEXTS, "x\udfffy", "é\ud800"):
+        made = plain(text)
+        assert made == text.encode("utf-8", "replace").decode()
+    assert plain("ab\ud83dc") == "ab?c"
+
+
+def test_variables_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of the variables is known anew whichever way they are changed."""
+    said = "It said hunter2hunter2 and then opensesame1."
+    redact = Redactor()
+
+    def hidden() -> tuple[str, str, str]:
+        return hide_secrets(said), redact.text(said), str(redact.value([said])[0])
+
+    assert set(hidden()) == {said}
+    monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
+    assert set(hidden()) == {"It said [secret] and then opensesame1."}
+    os.environ["MY_TOKEN"] = "opensesame1"
+    assert set(hidden()) == {"It said hunter2hunter2 and then [secret]."}
+    monkeypatch.setattr(os, "environ", {"HIS_PASSWORD": "hunter2hunter2"})  # not of the system's kind
+    assert set(hidden()) == {"It said [secret] and then opensesame1."}
+    os.environ["HIS_PASSWORD"] = "short"
+    assert set(hidden()) == {said}
+    monkeypatch.undo()
+    assert redaction.named() == [v for n, v in os.environ.items() if len(v) >= 8 and redaction._NAMED.search(n)]
+
+
+def test_what_is_short_is_remembered_by_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, text = "512345678", "a hunter2hunter2"
+    assert Redactor().text(number) == number
+    assert Redactor().text(number, context="phone") == "<PHONE>"
+    assert Redactor(mode="mask").text(number, context="phone") == "*" * 9
+    assert Redactor(kinds=("EMAIL",)).text(number, context="phone") == number
+    assert Redactor(patterns={"NUMBER": r"\d+"}).text(number) == "<NUMBER>"
+    assert Redactor(patterns={"ROW": r"\d+"}).text(number) == "<ROW>"
+    assert (Redactor().text(text), hide_secrets(text)) == (text, text)
+    monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
+    assert (Redactor().text(text), hide_secrets(text)) == ("a [secret]", "a [secret]")
