@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from operator import is_
 from typing import Any, get_type_hints
-from weakref import ref
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool
@@ -20,6 +19,8 @@ from pydantic import BaseModel, PrivateAttr
 from taograph.calls import contained
 
 _SUPPLIED = ("run_manager", "callbacks")
+# What LangChain's own methods take out of the arguments, or cannot be given.
+_TAKEN = {*_SUPPLIED, "config", "self"}
 
 
 class PlainTool(StructuredTool):
@@ -29,7 +30,7 @@ class PlainTool(StructuredTool):
 
     def _run(self, **kwargs: Any) -> Any:  # type: ignore[override]  # no config is wanted
         if self.func is None:
-            raise NotImplementedError("the tool has no sync function")
+            raise NotImplementedError("StructuredTool does not support sync invocation.")
         return self.func(**kwargs)
 
     async def _arun(self, **kwargs: Any) -> Any:  # type: ignore[override]  # no config is wanted
@@ -45,6 +46,26 @@ class PlainTool(StructuredTool):
 PlainTool._run.__annotations__ = PlainTool._arun.__annotations__ = {}
 
 
+_READY = "_taograph_ready"
+
+
+class _Ready:
+    """A tool as it is called, which the tool itself keeps: both go together, also where its function holds the tool.
+
+    It is no part of what is pickled or copied in depth.
+
+    Args:
+        made: The tool as it is called.
+        of: What it was made of.
+    """
+
+    def __init__(self, made: StructuredTool, of: dict[str, Any]) -> None:
+        self.made, self.of = made, of
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+
 def ready(tool: StructuredTool) -> StructuredTool:
     """A tool as it is called, the same one for the same tool.
 
@@ -53,22 +74,22 @@ def ready(tool: StructuredTool) -> StructuredTool:
     Args:
         tool: The tool; where it is changed later, it is made ready anew.
     """
-    known = _READY.get(id(tool))
-    if known is not None and known[0]() is tool and known[1] == vars(tool):
-        return known[2]
-    made = _made(tool)
-    _READY[id(tool)] = (ref(tool, partial(_forget, id(tool))), {**vars(tool)}, made)
-    return made
+    kept = vars(tool).get(_READY)
+    if not isinstance(kept, _Ready) or not _is_same(kept.of, _parts(tool)):
+        made = _made(tool)
+        vars(made).pop(_READY, None)
+        kept = vars(tool)[_READY] = _Ready(made, _parts(tool))
+    return kept.made
 
 
-_Known = tuple["ref[StructuredTool]", dict[str, Any], StructuredTool]
-_READY: dict[int, _Known] = {}
+def _parts(tool: StructuredTool) -> dict[str, Any]:
+    parts = vars(tool).copy()
+    parts.pop(_READY, None)
+    return parts
 
 
-def _forget(key: int, gone: ref[StructuredTool]) -> None:
-    known = _READY.get(key)
-    if known is not None and known[0] is gone:  # not another that lives at its address by now
-        _READY.pop(key, None)
+def _is_same(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    return before.keys() == now.keys() and all(map(is_, before.values(), map(now.__getitem__, before)))
 
 
 def _made(tool: StructuredTool) -> StructuredTool:
@@ -79,9 +100,14 @@ def _made(tool: StructuredTool) -> StructuredTool:
     if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
         return tool.model_copy(update=changed)
     fields = dict.fromkeys(schema.model_fields)
+    if fields.keys() & _TAKEN or schema.model_config.get("extra") == "allow":
+        return tool.model_copy(update=changed)
     if tool._filter_injected_args(fields) != fields or tool._injected_args_keys:
         return tool.model_copy(update=changed)
-    return PlainTool(**{**{name: getattr(tool, name) for name in StructuredTool.model_fields}, **changed})
+    made = PlainTool(**{**{name: getattr(tool, name) for name in StructuredTool.model_fields}, **changed})
+    # The very same tags and metadata, which may be changed in place.
+    vars(made).update({**vars(tool), **changed})
+    return made
 
 
 def _is_plain(function: Callable[..., Any]) -> bool:
@@ -93,4 +119,4 @@ def _is_plain(function: Callable[..., Any]) -> bool:
     wants = [
         hint for hint in hints.values() if hint is RunnableConfig or RunnableConfig in getattr(hint, "__args__", ())
     ]
-    return not wants and not set(names) & {*_SUPPLIED, "config"}
+    return not wants and not names.keys() & _TAKEN
