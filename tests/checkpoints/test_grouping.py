@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from taograph import checkpoints
+from taograph.checkpoints.ledger import CallKey, Ledger
 from taograph.checkpoints.sqlite import SqliteCheckpoints
 
 SECONDS = 30.0
@@ -92,6 +93,37 @@ def test_where_the_transaction_fails_each_is_done_alone(saver: SqliteCheckpoints
     assert told == [0, 1], "together it saw nothing committed; alone, what had come before it"
     assert rows(saver) == [1, 2]
     assert said.count("COMMIT") >= 2
+
+
+def test_a_table_that_was_rolled_back_is_made_again(saver: SqliteCheckpoints) -> None:
+    """The first entry of a ledger makes its table; where it fails, among others, the table is gone with it."""
+    ledger = Ledger(saver)
+    bad, good = (CallKey("t", "", "r", call, "h") for call in ("\ud800", "c"))
+    given, _ = while_busy(saver, lambda: ledger.begin(bad, "x"), lambda: ledger.begin(good, "x"))
+    assert [type(future.exception()) for future in given] == [UnicodeEncodeError, type(None)]
+    found = ledger.find(good)
+    assert found is not None
+    assert found.state == "begun"
+
+
+def test_what_was_taken_along_when_it_closed_is_told(saver: SqliteCheckpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It closes between a write being given and its thread being told: another's round may have done it already."""
+    grouping = saver.workers
+
+    def closes(work: Callable[[], None]) -> None:
+        work()  # as the round of another does, which finds it
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(grouping._threads, "submit", closes)
+    assert grouping.write(lambda: 7).result(SECONDS) == 7
+
+    def refuses(_work: Callable[[], None]) -> None:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(grouping._threads, "submit", refuses)
+    with pytest.raises(RuntimeError, match="shutdown"):
+        grouping.write(lambda: 8)
+    assert not grouping._jobs
 
 
 def test_a_look_between_writes_sees_what_came_before_it(saver: SqliteCheckpoints) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,15 +32,11 @@ class Grouping(Executor):
         name: Of the thread.
         group: A transaction around several writes; it gives what runs one of them, so that it leaves nothing behind
             where it fails.
-        failed: Is called after such a transaction was rolled back.
     """
 
-    def __init__(
-        self, name: str, group: Callable[[], AbstractContextManager[Callable[..., Any]]], failed: Callable[[], None]
-    ) -> None:
+    def __init__(self, name: str, group: Callable[[], AbstractContextManager[Callable[..., Any]]]) -> None:
         self._threads = ThreadPoolExecutor(1, name)
         self._group = group
-        self._failed = failed
         self._jobs: deque[_Job] = deque()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -60,8 +56,9 @@ class Grouping(Executor):
         try:
             self._threads.submit(self._work)
         except RuntimeError:  # it was shut down
-            self._jobs.remove(job)
-            raise
+            with suppress(ValueError):  # what is being done for another job has taken it along
+                self._jobs.remove(job)
+                raise
         return job.future
 
     def _work(self) -> None:
@@ -81,7 +78,6 @@ class Grouping(Executor):
             with self._group() as one:
                 outcomes = [_outcome(one, job.do) for job in jobs]
         except Exception:  # noqa: BLE001 - each is done on its own then, and told what it fails with
-            self._failed()
             return False
         for job, outcome in zip(jobs, outcomes, strict=True):
             _tell(job, *outcome)

@@ -116,7 +116,8 @@ class Ledger:
             with self.saver.transaction() as execute:  # another process may have made it at the same moment
                 if not self.saver.has_table(execute, TABLE):
                     raise
-        self.saver.made.add(TABLE)
+        if self.saver.commits:  # else it may be rolled back yet
+            self.saver.made.add(TABLE)
 
     def doing(self, do: Callable[[], T]) -> Call:
         """Something to be done with the ledger in a step of work; it is done also in a run that is being cancelled."""

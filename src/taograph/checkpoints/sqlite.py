@@ -53,7 +53,7 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
         super().__init__(connection, serde=serde)
         self.made: set[str] = set()
         self.stored = Stored()
-        self.workers: Grouping = Grouping("taograph-checkpoints", self._group, self.made.clear)
+        self.workers: Grouping = Grouping("taograph-checkpoints", self._group)
         self._groups: int | None = None  # the thread that has a transaction around several writes
 
     @contextmanager
