@@ -5,6 +5,7 @@ Runs in the environment of the framework that is measured; taograph is imported 
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 import time
 import warnings
@@ -18,6 +19,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+ALONE = "langgraph_alone"
 RECURSION = 100_000
 SAID = "Thought {}: I need the next record."
 ENDED = "done"
@@ -75,7 +77,7 @@ def made(name: str, model: Any, tools: list[Any], saver: Any = None) -> Any:
     if name == "taograph":
         from taograph import Limits, create_react_graph
 
-        limits = Limits(steps=None, seconds=None, tool_calls=None)
+        limits = Limits(steps=None, seconds=3600.0, tool_calls=None)  # each call has a deadline, as by default
         return create_react_graph(model, tools, limits=limits, checkpointer=saver)
     if name == "create_agent":
         from langchain.agents import create_agent
@@ -87,7 +89,44 @@ def made(name: str, model: Any, tools: list[Any], saver: Any = None) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return create_react_agent(model, tools, checkpointer=saver)
+    if name == ALONE:
+        return alone(model, tools[0])
     raise ValueError(f"{name} is not one of LangGraph's agents")
+
+
+def alone(model: Any, tool: Any) -> Any:
+    """Two nodes that do nothing but call LangChain's model and tool: what no loop on LangGraph can be below."""
+    from langchain_core.tools import StructuredTool
+    from langgraph._internal._runnable import RunnableCallable  # one node for both ways, without a traced run
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from langgraph.types import Send
+
+    is_async = inspect.iscoroutinefunction(tool)
+    made = StructuredTool.from_function(None if is_async else tool, tool if is_async else None)
+
+    async def athink(state: Any) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    def think(state: Any) -> Any:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    async def aact(call: Any) -> Any:
+        return {"messages": [await made.ainvoke(call)]}
+
+    def act(call: Any) -> Any:
+        return {"messages": [made.invoke(call)]}
+
+    def route(state: Any) -> Any:
+        last: Any = state["messages"][-1]
+        return [Send("act", call) for call in last.tool_calls] or END
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("think", RunnableCallable(think, athink, name="think", trace=False))
+    graph.add_node("act", RunnableCallable(act, aact, name="act", trace=False))
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", route, ["act", END])
+    graph.add_edge("act", "think")
+    return graph.compile()
 
 
 def over_http(name: str, url: str) -> Any:
@@ -110,8 +149,8 @@ def asked(steps: int) -> Any:
 
 
 def options(saver: Any) -> dict[str, Any]:
-    """LangGraph's default durability, where something is kept."""
-    return {"durability": "async"} if saver is not None else {}
+    """Where something is kept: a step is stored before the next one begins, else what was paid for may be lost."""
+    return {"durability": "sync"} if saver is not None else {}
 
 
 def checked(out: Any, steps: int) -> Any:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from parser_rivals import ROOT
+from speed_agents import ALONE
 from speed_session import (
     LANGCHAIN,
     OURS,
@@ -79,7 +80,7 @@ def measure_loop(session: Session) -> dict[str, Any]:
     """LangGraph's agents with a scripted model, by kind of store and way to run."""
     found: dict[str, Any] = {}
     with ExitStack() as stack:
-        workers = stack.enter_context(session.workers(AGENTS))
+        workers = stack.enter_context(session.workers((*AGENTS, ALONE)))
         stores = ["none", "sqlite"]
         databases: dict[str, str] = {}
         try:
@@ -99,7 +100,8 @@ def measure_loop(session: Session) -> dict[str, Any]:
                         about = {"way": way, "store": store, "url": databases.get(name, ""), "steps": steps}
                         return lambda: float(workers[name].ask("loop", **about, runs=runs)["ms"])
 
-                    least = in_turn({name: once(name) for name in AGENTS}, session.rounds(ROUNDS[steps]))
+                    names = (*AGENTS, ALONE) if store == "none" else AGENTS
+                    least = in_turn({name: once(name) for name in names}, session.rounds(ROUNDS[steps]))
                     found.setdefault(store, {}).setdefault(way, {})[str(steps)] = least
                 say(f"  {STORES[store]}, {way}: {found[store][way]}")
     return {"ms": found}
@@ -121,7 +123,7 @@ def tables_loop(found: dict[str, Any]) -> str:
         for way, ms in ways.items():
             rows += [
                 [f"{STORES[store]}, `{way}`: {name}", *(milliseconds(ms[steps][name]) for steps in ms)]
-                for name in AGENTS
+                for name in ms["10"]
             ]
             for steps, one in ms.items():
                 ratio = max(one[OURS] / one[name] for name in LANGCHAIN)

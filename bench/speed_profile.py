@@ -21,7 +21,7 @@ GROUPS = {
     "langchain-openai": ("langchain_openai",),
     "langsmith": ("langsmith",),
     "openai": ("openai",),
-    "httpx, httpcore, h11": ("httpx", "httpcore", "h11", "anyio", "sniffio", "certifi"),
+    "httpx, httpcore, h11": ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "sniffio"),
     "pydantic": ("pydantic", "pydantic_core", "typing_inspection"),
     "asyncio, selectors, threads": ("asyncio", "selectors.py", "concurrent", "threading.py", "queue.py", "socket.py"),
     "json": ("json", "orjson"),

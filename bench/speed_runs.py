@@ -62,8 +62,18 @@ def _a_step(begun: float, steps: int, runs: int) -> float:
     return (used() - begun) / runs / (steps + 1) * 1e3
 
 
-async def many(name: str, url: str, runs: int, steps: int) -> dict[str, Any]:
-    """Runs at once: how long each takes and all do, the CPU, the memory at most while they are under way."""
+async def many(name: str, url: str, runs: int, steps: int, threshold: int | None = None) -> dict[str, Any]:
+    """Runs at once: how long each takes and all do, the CPU, the memory at most while they are under way.
+
+    Args:
+        name: The framework.
+        url: The endpoint.
+        runs: How many at once.
+        steps: Of each.
+        threshold: Of Python's garbage collector, where it is not to be Python's own.
+    """
+    if threshold is not None:
+        gc.set_threshold(threshold)
     agent = made(name, over_http(name, url), [lookup])
     checked(await agent.ainvoke(asked(_WARM_STEPS), config()), _WARM_STEPS)
     gc.collect()
