@@ -40,9 +40,10 @@ from wire_support import (
     whole,
 )
 
+from taograph.models.azure import AzureEndpoint
 from taograph.models.completions import ReadyAsyncCompletions, ReadyCompletions
 from taograph.models.connections import ClientOfEachLoop
-from taograph.models.endpoint import AzureEndpoint, ChatEndpoint
+from taograph.models.endpoint import ChatEndpoint
 from taograph.models.resolving import safe_across_loops
 
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]

@@ -41,7 +41,8 @@ from wire_support import (
     whole,
 )
 
-from taograph.models.endpoint import AzureEndpoint, ChatEndpoint
+from taograph.models.azure import AzureEndpoint
+from taograph.models.endpoint import ChatEndpoint
 from taograph.models.wire import EncodedMessages
 
 

@@ -14,8 +14,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
+from taograph.models.azure import AzureEndpoint
 from taograph.models.connections import ClientOfEachLoop
-from taograph.models.endpoint import AzureEndpoint, ChatEndpoint
+from taograph.models.endpoint import ChatEndpoint
 from taograph.models.resolving import safe_across_loops
 
 KEY = "key-0123456789abcdef"

@@ -6,20 +6,20 @@ import asyncio
 import ssl
 import threading
 from collections.abc import AsyncGenerator, Callable
+from importlib import import_module
 from typing import Any
 
 import openai
 
-try:
-    from httpx2 import Limits, create_ssl_context  # what the openai package of today is made with
-except ImportError:
-    from httpx import Limits, create_ssl_context  # type: ignore[assignment]  # and that of yesterday
+# What the openai package is made with: httpx2 today, httpx yesterday.
+_BASES = [base.__module__.partition(".")[0] for base in openai.DefaultAsyncHttpxClient.__mro__]
+_HTTP: Any = import_module(next(name for name in _BASES if name.startswith("httpx")))
 
 # A client looks at all its idle connections, with a system call each, at every request.
 _SIDE_BY_SIDE = 8
 _CLIENTS = 125
 # As many connections stay open as are in use: closed between two steps, each would be opened anew.
-_LIMITS: Any = Limits(max_connections=1000, max_keepalive_connections=_SIDE_BY_SIDE)
+_LIMITS: Any = _HTTP.Limits(max_connections=1000, max_keepalive_connections=_SIDE_BY_SIDE)
 
 
 class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
@@ -80,7 +80,7 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
 
     def _made(self) -> openai.DefaultAsyncHttpxClient:
         if self._certificates is None:
-            self._certificates = create_ssl_context()
+            self._certificates = _HTTP.create_ssl_context()
         client = openai.DefaultAsyncHttpxClient(verify=self._certificates, limits=_LIMITS)
         # Azure's client has one here, which takes its key off a request that is sent on to another host.
         client.event_hooks = self.event_hooks

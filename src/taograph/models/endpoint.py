@@ -11,7 +11,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from langchain_openai.chat_models.base import ChatOpenAI
 from pydantic import PrivateAttr, model_validator
 
 from taograph.models.completions import ready_clients
@@ -47,7 +47,7 @@ class ChatEndpoint(EncodesOnce, ChatOpenAI):
 
     @model_validator(mode="after")
     def _take_ready_clients(self) -> Self:
-        return _with_ready_clients(self)
+        return with_ready_clients(self)
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -130,22 +130,8 @@ class ChatEndpoint(EncodesOnce, ChatOpenAI):
         return made
 
 
-class AzureEndpoint(EncodesOnce, AzureChatOpenAI):
-    """``AzureChatOpenAI`` that encodes each message once."""
-
-    _wire: WireForms = PrivateAttr(default_factory=WireForms)
-
-    @model_validator(mode="after")
-    def _take_ready_clients(self) -> Self:
-        return _with_ready_clients(self)
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """Not: LangChain would look for the class among its own."""
-        return False
-
-
-def _with_ready_clients(model: _Endpoint) -> _Endpoint:
+def with_ready_clients(model: _Endpoint) -> _Endpoint:
+    """A model with clients that send what is ready, see :mod:`taograph.models.completions`."""
     for field, client in ready_clients(model, dicts=True).items():
         setattr(model, field, client)
     return model

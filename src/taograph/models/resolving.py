@@ -81,8 +81,7 @@ def safe_across_loops(model: BaseChatModel) -> BaseChatModel:
     """
     if "langchain_openai" not in sys.modules:
         return model
-    from langchain_openai import AzureChatOpenAI, ChatOpenAI
-    from langchain_openai.chat_models.base import BaseChatOpenAI
+    from langchain_openai.chat_models.base import BaseChatOpenAI, ChatOpenAI
 
     if not isinstance(model, BaseChatOpenAI):
         return model
@@ -94,8 +93,13 @@ def safe_across_loops(model: BaseChatModel) -> BaseChatModel:
 
         client = own.with_options(http_client=ClientOfEachLoop())
         model = model.model_copy(update={"root_async_client": client, "async_client": client.chat.completions})
-    ready = ready_clients(model, dicts=type(model) in (ChatOpenAI, AzureChatOpenAI))
+    ready = ready_clients(model, dicts=type(model) is ChatOpenAI or _is_azure(model))
     return model.model_copy(update=ready) if ready else model
+
+
+def _is_azure(model: BaseChatModel) -> bool:
+    azure = sys.modules.get("langchain_openai.chat_models.azure")
+    return azure is not None and type(model) is azure.AzureChatOpenAI
 
 
 def _environment() -> frozenset[tuple[str, str]]:
@@ -173,7 +177,7 @@ def _azure(deployment: str) -> BaseChatModel:
     missing = [name for name in needed if not os.environ.get(name)]
     if missing:
         raise ValueError(f'model "azure_openai:{deployment}" needs {", ".join(missing)} in the environment')
-    from taograph.models.endpoint import AzureEndpoint
+    from taograph.models.azure import AzureEndpoint
 
     return AzureEndpoint(azure_deployment=deployment, **_connections(), **_OPTIONS)
 
