@@ -55,7 +55,7 @@ class Agent:
     thoughts: bool = True
     origin: Origin | None = None
     worked: bool = True
-    _bound: dict[tuple[int, Spoken], Bound] = field(default_factory=dict, repr=False)
+    _bound: dict[tuple[int, str, Spoken], Bound] = field(default_factory=dict, repr=False)
     _refusing: dict[int, tuple[BaseChatModel, str]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -99,11 +99,12 @@ class Agent:
         self._refusing[id(bound.given)] = (bound.given, bound.why)
 
     def _bind(self, model: BaseChatModel, spoken: Spoken, why: str) -> Bound:
-        found = self._bound.get((id(model), spoken))
+        key = (id(model), model_name(model), spoken)  # a model may be given another name
+        found = self._bound.get(key)
         if found is None or found.given is not model:
             if len(self._bound) >= _REMEMBERED:
                 self._bound.clear()
-            found = self._bound[id(model), spoken] = Bound.make(model, self, spoken, why)
+            found = self._bound[key] = Bound.make(model, self, spoken, why)
         # What it was bound for another reason before is bound the same; what turned out to speak text says why itself.
         return replace(found, why=why) if found.protocol == spoken and found.why != why else found
 

@@ -172,7 +172,8 @@ class Stage(Asker):
             self.session.teller.tell("retry", reason="repair", detail="the history was made acceptable to providers")
         self.read = read
         self.session.composed = read.composed
-        keep_history(config, self.session.run["id"], read)
+        if not self.is_over:
+            keep_history(config, self.session.run["id"], read)
         self._stored = len(self.session.messages)
 
     @property

@@ -335,3 +335,17 @@ def test_the_loops_own_messages_are_no_turn_of_the_user() -> None:
     assert result["stop"]["step"] == 3
     humans = [m for m in result["messages"] if isinstance(m, HumanMessage)]
     assert len(humans) == 3
+
+
+def test_a_model_that_is_given_another_name_costs_what_that_one_does() -> None:
+    """Its requests go to the model of that name from then on."""
+    set_price("scripted-cheap", FlatPrice(1.0, 10.0))
+    set_price("scripted-dear", FlatPrice(100.0, 1000.0))
+    model = ScriptedModel(replies=["It is so."], repeat=True)
+    model.usage = (1000, 100)
+    graph = create_react_graph(model, [lookup])
+    spent = {}
+    for name in ("scripted-cheap", "scripted-dear", "scripted-cheap"):
+        model.model_name = name
+        spent[name] = graph.invoke(question())["spent"]["cost"]
+    assert spent == {"scripted-cheap": pytest.approx(0.002), "scripted-dear": pytest.approx(0.2)}
