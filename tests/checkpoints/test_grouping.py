@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -104,6 +105,17 @@ def test_a_table_that_was_rolled_back_is_made_again(saver: SqliteCheckpoints) ->
     found = ledger.find(good)
     assert found is not None
     assert found.state == "begun"
+
+
+@pytest.mark.timeout(60)
+def test_copies_of_a_saver_write_together(saver: SqliteCheckpoints) -> None:
+    """LangGraph copies one to have it read more types, as with LANGGRAPH_STRICT_MSGPACK."""
+    other = copy.copy(saver)
+    given, said = while_busy(saver, wrote(saver, 1), wrote(other, 2), wrote(other, 3))
+    assert [future.result() for future in given] == [1, 2, 3]
+    assert said == ["BEGIN IMMEDIATE", "COMMIT"]
+    assert other.commits
+    assert rows(other) == [1, 2, 3]
 
 
 def test_what_was_taken_along_when_it_closed_is_told(saver: SqliteCheckpoints, monkeypatch: pytest.MonkeyPatch) -> None:

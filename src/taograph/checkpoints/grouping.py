@@ -32,11 +32,15 @@ class Grouping(Executor):
         name: Of the thread.
         group: A transaction around several writes; it gives what runs one of them, so that it leaves nothing behind
             where it fails.
+
+    Attributes:
+        together_in: The thread that has such a transaction now, whichever copy of a saver it is done for.
     """
 
     def __init__(self, name: str, group: Callable[[], AbstractContextManager[Callable[..., Any]]]) -> None:
         self._threads = ThreadPoolExecutor(1, name)
         self._group = group
+        self.together_in: int | None = None
         self._jobs: deque[_Job] = deque()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

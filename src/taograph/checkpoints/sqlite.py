@@ -49,12 +49,13 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
     binary: ClassVar = "BLOB"
     alone: ClassVar = "SELECT 1"  # the transaction itself does
 
+    workers: Grouping
+
     def __init__(self, connection: sqlite3.Connection, serde: SerializerProtocol) -> None:
         super().__init__(connection, serde=serde)
         self.made: set[str] = set()
         self.stored = Stored()
-        self.workers: Grouping = Grouping("taograph-checkpoints", self._group)
-        self._groups: int | None = None  # the thread that has a transaction around several writes
+        self.workers = Grouping("taograph-checkpoints", self._group)
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
@@ -79,7 +80,7 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
     @property
     def commits(self) -> bool:
         """As :class:`Checkpoints` has it."""
-        return self._groups != get_ident()
+        return self.workers.together_in != get_ident()
 
     async def store(self, do: Callable[[], T]) -> T:
         """As :meth:`away`, for something that writes: perhaps with others in one transaction."""
@@ -126,11 +127,11 @@ class SqliteCheckpoints(Checkpoints, SqliteSaver):
                 lost = not self._can("RELEASE one") or lost
 
         with self._whole():
-            self._groups = get_ident()
+            self.workers.together_in = get_ident()
             try:
                 yield one
             finally:
-                self._groups = None
+                self.workers.together_in = None
             if lost:
                 raise sqlite3.OperationalError(_ROLLED_BACK)
 
