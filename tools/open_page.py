@@ -17,7 +17,7 @@ from importlib.util import find_spec
 import httpcore
 from langchain_core.tools import BaseTool
 
-from taograph.calls import run_async
+from taograph.background import run_async
 from taograph.tools.engines.passages import split
 from taograph.tools.engines.web_addresses import AddressRules
 from taograph.tools.engines.web_connection import Resolve, system_resolve

@@ -51,7 +51,7 @@ class ToolPolicy:
     Attributes:
         effects: ``"none"``: reading only; ``"idempotent"``: doing it twice is doing it once;
             ``"once"``: it must not be repeated (the default: the safe reading of an unknown tool).
-        timeout: Seconds one call may take; None for no limit but the run's own.
+        timeout: Seconds one call may take once it has begun; None for no limit but the run's own.
         max_chars: Characters of an observation the model is shown at once. The rest is kept and can be
             read with ``read_result``. None where the tool bounds its own output.
         on_unknown: What becomes of a call with effects ``"once"`` that a crash interrupted, so that nobody knows

@@ -63,7 +63,6 @@ def run_call(
     if complaint:
         return failed(call, complaint)
     policy = policy_of(tool)
-    timeout = _least(policy.timeout, seconds)
     try:
         injected = inject(call) if inject else call
     except Exception as error:  # noqa: BLE001
@@ -72,10 +71,12 @@ def run_call(
         return failed(call, f"{call['name']} cannot be used here. Try another tool.", error=error)
     func, afunc = _ways(tool, injected, config)
     try:
-        result = yield Call(func, afunc, timeout, TOOL_THREADS)
+        result = yield Call(func, afunc, seconds, TOOL_THREADS, once_begun=policy.timeout)
     except GraphBubbleUp:
         raise
     except TimedOut as error:
+        if not error.begun:
+            return failed(call, f"{call['name']} was not run: the run's time was over before it began.", error=error)
         # A thread cannot be killed and a request that was sent may have been served.
         own = policy.timeout is not None and (seconds is None or policy.timeout <= seconds)
         cause = f"no result within {policy.timeout:g} s" if own else "the run's time was over"
@@ -83,6 +84,8 @@ def run_call(
             call, f"{call['name']} was given up: {cause}. Whether it took effect is unknown.", ran=True, error=error
         )
     except Cancelled as error:
+        if not error.begun:
+            return failed(call, f"{call['name']} was not run: the run was cancelled before it began.", error=error)
         why = f"{call['name']} was given up: the run was cancelled. Whether it took effect is unknown."
         return failed(call, why, ran=True, error=error)
     except ToolException as error:
@@ -161,8 +164,3 @@ def _ways(
         (lambda: tool.invoke(call, config)) if sync else None,
         (lambda: tool.ainvoke(call, config)) if native else None,
     )
-
-
-def _least(*seconds: float | None) -> float | None:
-    given = [s for s in seconds if s is not None]
-    return min(given) if given else None

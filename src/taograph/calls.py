@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import wraps
+from time import monotonic
 from typing import Any, TypeVar
 
+from taograph.background import BACKGROUND
 from taograph.beside import Crew, Receive, Start
 from taograph.cancel import Cancellation, current_cancellation
-from taograph.threads import ThreadPool
+from taograph.threads import Job, ThreadPool
 
 T = TypeVar("T")
 W = TypeVar("W")
@@ -38,7 +39,15 @@ _ENDING = (SystemExit, GeneratorExit, asyncio.CancelledError, BaseExceptionGroup
 
 
 class TimedOut(Exception):  # noqa: N818 - a signal to the core, named for what happened
-    """A call was given up because its time ran out."""
+    """A call was given up because its time ran out.
+
+    Attributes:
+        begun: Whether it may have begun.
+    """
+
+    def __init__(self, *, begun: bool = True) -> None:
+        super().__init__()
+        self.begun = begun
 
 
 class Cancelled(Exception):  # noqa: N818 - likewise
@@ -46,11 +55,12 @@ class Cancelled(Exception):  # noqa: N818 - likewise
 
     Attributes:
         reason: What the caller gave as the reason.
+        begun: Whether it may have begun.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, begun: bool = True) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.begun = reason, begun
 
 
 class Exited(Exception):  # noqa: N818 - likewise
@@ -77,6 +87,7 @@ class Call:
         timeout: Seconds, or None for as long as it takes; 0 or less gives up at once.
         pool: The threads that the blocking way runs in.
         certain: Made whatever becomes of the run, and never given up: it writes down what was done.
+        once_begun: Seconds from when it begins, for which the blocking way may wait: for a thread.
     """
 
     func: Callable[[], Any] | None
@@ -84,6 +95,21 @@ class Call:
     timeout: float | None
     pool: ThreadPool
     certain: bool = False
+    once_begun: float | None = None
+
+    def first_look(self) -> float | None:
+        """Seconds until it is to be seen whether its time is over."""
+        if self.timeout is None or self.once_begun is None:
+            return self.once_begun if self.timeout is None else self.timeout
+        return min(self.timeout, self.once_begun)
+
+    def next_look(self, running: object, since: float, wake: Callable[[], None]) -> float | None:
+        """Then, the seconds until the next one, None for no other; 0 or less where its time is over."""
+        if self.once_begun is None or not isinstance(running, Job):
+            return 0.0
+        own = running.seconds_left(self.once_begun, wake)
+        whole = None if self.timeout is None else since + self.timeout - monotonic()
+        return whole if own is None else own if whole is None else min(own, whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +184,9 @@ def refuse_if_cancelled() -> None:
 
 def _refuse(call: Call, cancel: Cancellation | None) -> None:
     if cancel is not None and cancel.reason is not None:
-        raise Cancelled(cancel.reason)
+        raise Cancelled(cancel.reason, begun=False)
     if call.timeout is not None and call.timeout <= 0:
-        raise TimedOut
+        raise TimedOut(begun=False)
 
 
 def _make(wanted: Wanted, cancel: Cancellation | None, crew: Crew) -> Any:
@@ -184,30 +210,47 @@ def _called(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     if wanted.certain and wanted.func is not None:
         return _call(wanted.func)
     _refuse(wanted, cancel)
+    future: Future[Any]
     if wanted.func is not None:
-        if wanted.timeout is None and cancel is None:
+        if cancel is None and wanted.first_look() is None:
             return _call(wanted.func)
         future = wanted.pool.submit(wanted.func)
     elif wanted.afunc is not None:
-        future = asyncio.run_coroutine_threadsafe(_alone(wanted.afunc), _BACKGROUND.loop())
+        future = asyncio.run_coroutine_threadsafe(_alone(wanted.afunc), BACKGROUND.loop())
     else:
         raise TypeError("a Call needs func or afunc")
     future.add_done_callback(lambda _: done.set())
     unsubscribe = cancel.subscribe(done.set) if cancel else None
-    ended = False
+    ended, begun = False, True
     try:
-        done.wait(None if wanted.timeout is None else min(wanted.timeout, threading.TIMEOUT_MAX))
+        _wait(wanted, future, done, cancel)
         ended = future.done()
     finally:  # KeyboardInterrupt included
         if unsubscribe:
             unsubscribe()
         if not ended:
-            _give_up(future, wanted)
+            begun = _give_up(future, wanted)
     if ended or (future.done() and not future.cancelled()):
         return _result(future)
+    raise _cause(cancel, begun)
+
+
+def _wait(call: Call, running: Future[Any], done: threading.Event, cancel: Cancellation | None) -> None:
+    """Wait until a call has ended, its time is over, or the run is cancelled."""
+    since, seconds = monotonic(), call.first_look()
+    while seconds is None or seconds > 0:
+        done.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        done.clear()  # before what it was set for is looked at
+        if running.done() or (cancel is not None and cancel.reason is not None):
+            return
+        seconds = call.next_look(running, since, done.set)
+
+
+def _cause(cancel: Cancellation | None, begun: bool) -> TimedOut | Cancelled:
+    """Why a call was given up."""
     if cancel is not None and cancel.reason is not None:
-        raise Cancelled(cancel.reason)
-    raise TimedOut
+        return Cancelled(cancel.reason, begun=begun)
+    return TimedOut(begun=begun)
 
 
 def _call(function: Callable[[], T]) -> T:
@@ -219,11 +262,12 @@ def _call(function: Callable[[], T]) -> T:
         raise Exited(error) from None
 
 
-def _give_up(future: Future[Any], call: Call) -> None:
-    if call.func is not None:
-        call.pool.abandon(future)
-    else:
-        future.cancel()
+def _give_up(running: Future[Any] | asyncio.Task[Any], call: Call) -> bool:
+    """Leave a call alone; whether it had begun."""
+    if isinstance(running, Job):
+        return call.pool.abandon(running)
+    running.cancel()
+    return True
 
 
 def _received(wanted: Receive, cancel: Cancellation | None) -> Any:
@@ -251,7 +295,7 @@ async def _acalled(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     if wanted.certain and wanted.afunc is not None:
         return await _inline(wanted.afunc)
     _refuse(wanted, cancel)
-    if wanted.afunc is not None and wanted.timeout is None and cancel is None:
+    if wanted.afunc is not None and cancel is None and wanted.first_look() is None:
         return await _inline(wanted.afunc)
     return await _cut(wanted, cancel)
 
@@ -269,6 +313,21 @@ async def _cut(call: Call, cancel: Cancellation | None) -> Any:
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(wake)
 
+    async def wait() -> None:
+        nonlocal woken
+        since, seconds = monotonic(), call.first_look()
+        while seconds is None or seconds > 0:
+            timer = None if seconds is None else loop.call_later(seconds, wake)
+            try:
+                await woken
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            if running.done() or (cancel is not None and cancel.reason is not None):
+                return
+            woken = loop.create_future()
+            seconds = call.next_look(running, since, wake_from_any_thread)
+
     task: asyncio.Task[Any] | None = None
     running: asyncio.Task[Any] | Future[Any]
     if call.afunc is not None:
@@ -280,29 +339,21 @@ async def _cut(call: Call, cancel: Cancellation | None) -> Any:
     else:
         raise TypeError("a Call needs func or afunc")
 
-    timer = None if call.timeout is None else loop.call_later(call.timeout, wake)
     unsubscribe = None if cancel is None else cancel.subscribe(wake_from_any_thread)
-    ended = False
+    ended, begun = False, True
     try:
-        await woken
+        await wait()
         ended = running.done()
     finally:  # the task around us may be cancelled too
-        if timer is not None:
-            timer.cancel()
         if unsubscribe is not None:
             unsubscribe()
         if not ended:
-            if task is not None:
-                task.cancel()
-            elif isinstance(running, Future):
-                call.pool.abandon(running)
+            begun = _give_up(running, call)
     if ended:
         return _result(running)
     if task is not None:
         await asyncio.wait({task}, timeout=_GRACE_SECONDS)
-    if cancel is not None and cancel.reason is not None:
-        raise Cancelled(cancel.reason)
-    raise TimedOut
+    raise _cause(cancel, begun)
 
 
 async def _inline(function: Callable[[], Awaitable[T]]) -> T:
@@ -356,38 +407,3 @@ def contained(function: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[
             raise Exited(error) from None
 
     return call
-
-
-class _Background:
-    """One event loop for async-only tools and models that are called from synchronous code."""
-
-    def __init__(self) -> None:
-        self._reset()
-        if hasattr(os, "register_at_fork"):  # a child that was forked does not have its thread
-            os.register_at_fork(after_in_child=self._reset)
-
-    def _reset(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = threading.Lock()
-
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; the first who asks for it starts it."""
-        with self._lock:  # one for all: what meets on a loop, as a connection, would not on two
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._run, args=(self._loop,), name="taograph-loop", daemon=True).start()
-            return self._loop
-
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
-        while True:  # it is everybody's: what one call raises in a task of its own must not end it
-            with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                loop.run_forever()
-
-
-_BACKGROUND = _Background()
-
-
-def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from synchronous code, on the shared background loop."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _BACKGROUND.loop()).result()

@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import Context, ContextVar, copy_context
+from time import monotonic
 from typing import Any
 
 _IDLE_SECONDS = 30.0
@@ -50,7 +51,7 @@ class ThreadPool:
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._levels: defaultdict[int, _Level] = defaultdict(_Level)
-        self._ready: deque[_Job] = deque()  # they have a place, and no thread yet
+        self._ready: deque[Job] = deque()  # they have a place, and no thread yet
         self._idle: list[threading.Lock] = []
         self._threads = 0
         self._started = 0
@@ -58,7 +59,7 @@ class ThreadPool:
         # done by the same few threads, one after another, and long ones have all the threads that they need.
         self._coming = False
 
-    def submit(self, function: Callable[[], Any], context: Context | None = None) -> Future[Any]:
+    def submit(self, function: Callable[[], Any], context: Context | None = None) -> Job:
         """Run ``function`` in a thread.
 
         Args:
@@ -72,7 +73,7 @@ class ThreadPool:
         depth = within.get(_DEPTH, 0)
         with self._lock:
             level = self._levels[depth]
-            job = _Job(function, within, depth, level)
+            job = Job(function, within, depth, level)
             if level.running >= self.size:
                 level.waiting.append(job)
                 return job
@@ -87,20 +88,24 @@ class ThreadPool:
                     raise
         return job
 
-    def abandon(self, future: Future[Any]) -> None:
-        """Give up on a call: drop it if it has not begun, else give its place to others until it ends."""
-        assert isinstance(future, _Job)  # noqa: S101
+    def abandon(self, future: Future[Any]) -> bool:
+        """Give up on a call: drop it if it has not begun, else give its place to others until it ends.
+
+        Returns:
+            Whether it had begun.
+        """
+        assert isinstance(future, Job)  # noqa: S101
         if future.cancel():
             future.forget()
-            return
+            return False
         with self._lock:
-            if not future.holds:
-                return
-            self._leave(future)
-            if self._ready and not self._coming:
-                self._try_for_a_thread()
+            if future.holds:
+                self._leave(future)
+                if self._ready and not self._coming:
+                    self._try_for_a_thread()
+        return True
 
-    def _leave(self, job: _Job) -> None:
+    def _leave(self, job: Job) -> None:
         """A call has its place no longer; the next one of its level has it."""
         job.holds = False
         level = job.level
@@ -134,7 +139,7 @@ class ThreadPool:
     def _run(self) -> None:
         called = threading.Lock()  # held, but for the moment in which this thread is called
         called.acquire()
-        job: _Job | None = None
+        job: Job | None = None
         came = True
         while True:
             with self._lock:
@@ -167,10 +172,10 @@ class _Level:
 
     def __init__(self) -> None:
         self.running = 0
-        self.waiting: deque[_Job] = deque()
+        self.waiting: deque[Job] = deque()
 
 
-class _Job(Future[Any]):
+class Job(Future[Any]):
     """A call, from when it was submitted until it has ended.
 
     Attributes:
@@ -185,6 +190,21 @@ class _Job(Future[Any]):
         self._depth = depth
         self.level = level
         self.holds = True
+        self._begun: float | None = None
+        self._wake: Callable[[], None] | None = None
+
+    def seconds_left(self, seconds: float, wake: Callable[[], None]) -> float | None:
+        """What is left of the time that it may take, which begins when it has its thread.
+
+        Args:
+            seconds: That time.
+            wake: Called when it begins, where it has not.
+
+        Returns:
+            Seconds, 0 or less where they are over; None where it has not begun.
+        """
+        self._wake = wake  # before what follows is read, as it is read after that is written
+        return None if self._begun is None else self._begun + seconds - monotonic()
 
     def run(self) -> None:
         """Do it, unless it was cancelled."""
@@ -192,6 +212,9 @@ class _Job(Future[Any]):
         self.forget()
         if function is None or context is None or not self.set_running_or_notify_cancel():
             return
+        self._begun = monotonic()
+        if self._wake is not None:
+            self._wake()
         try:
             result = context.run(_one_deeper, self._depth, function)
         except StopIteration as error:  # no future and no generator can carry one

@@ -19,7 +19,7 @@ import pytest
 from fake_site import Site
 from visiting import PUBLIC, Names, Network, get, refusal
 
-from taograph.calls import run_async
+from taograph.background import run_async
 from taograph.tools.engines.web_addresses import AddressRules
 from taograph.tools.engines.web_errors import WebError
 from taograph.tools.engines.web_fetch import Fetched, Fetcher

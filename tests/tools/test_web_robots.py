@@ -8,7 +8,7 @@ import pytest
 from fake_site import Site
 from visiting import fetcher, get, refusal
 
-from taograph.calls import run_async
+from taograph.background import run_async
 from taograph.tools.engines.web_errors import WebError
 
 

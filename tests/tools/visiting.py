@@ -10,7 +10,7 @@ import httpcore
 import pytest
 from fake_site import Site
 
-from taograph.calls import run_async
+from taograph.background import run_async
 from taograph.tools.engines.web_addresses import AddressRules
 from taograph.tools.engines.web_errors import WebError
 from taograph.tools.engines.web_fetch import Fetched, Fetcher

@@ -29,7 +29,7 @@ from tenacity import (
 )
 
 from taograph import __version__
-from taograph.calls import run_async
+from taograph.background import run_async
 from taograph.tools.policy import ToolError
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})

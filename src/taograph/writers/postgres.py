@@ -25,7 +25,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
-from taograph.calls import run_async
+from taograph.background import run_async
 from taograph.postgres_urls import cause, hide
 from taograph.writers.holders import UNKNOWN, Ask, Holder
 from taograph.writers.places import ThreadLock

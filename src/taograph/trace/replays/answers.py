@@ -17,7 +17,7 @@ from taograph.tools.results import keep_whole
 # What the loop says of calls that do not reach their tools.
 _NOT_RUN = re.compile(
     r"There is no tool named |The arguments of \S+ are not valid, so it was not run"
-    r"|\S+ cannot be used here\. Try another tool"
+    r"|\S+ cannot be used here\. Try another tool|\S+ was not run: the run"
 )
 _LEFT_OUT = re.compile(r"\n\[… (\d+) of (\d+) characters left out\. Read on with [^\n]*\]\n")
 
