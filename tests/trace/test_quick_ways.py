@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from typing import Any
 
 import pytest
 import rfc8785
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from recording_support import QUESTION, Recorded, asks, look, recorded, says
+from trace_support import events
 
-from taograph import redaction
+from taograph import create_react_graph, redaction
+from taograph.trace import open_store
 from taograph.trace.chain import canonical, plain
+from taograph.trace.messages import RequestHasher
 from taograph.trace.redaction import Redactor
 from taograph.trace.settings import hide_secrets
+
+__all__ = ["recorded"]
 
 TEXTS = [
     "",
@@ -119,3 +127,41 @@ def test_what_is_short_is_remembered_by_all_that_it_depends_on(monkeypatch: pyte
     assert (Redactor().text(text), hide_secrets(text)) == (text, text)
     monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
     assert (Redactor().text(text), hide_secrets(text)) == ("a [secret]", "a [secret]")
+
+
+def test_a_node_has_ended_when_what_it_told_is_stored(recorded: Recorded) -> None:
+    """Events of a node may be stored together; nobody who sees that it has ended sees it sooner than the store does."""
+    graph = recorded.of(create_react_graph(says(asks("a", "b", text="I look."), "Well."), [look]))
+    seen = []
+    for _ in graph.stream(QUESTION, stream_mode="updates"):
+        store = open_store(recorded.url, read_only=True)
+        seen.append([entry.type for entry in events(store)])
+        store.close()
+    thinks = ["run_started", "model_asked", "model_replied", "thought"]
+    assert seen[0] == thinks
+    assert sorted(seen[1][4:]) == ["action", "action", "observation", "observation"]
+    assert seen[-1][-2:] == ["stop", "answer"]
+
+
+def test_a_request_is_read_once() -> None:
+    read: list[Any] = []
+
+    def redact(given: Any) -> Any:
+        read.append(given["content"])
+        return given
+
+    hasher = RequestHasher(redact)
+    request = [SystemMessage("Be brief."), HumanMessage("Well?"), AIMessage("So."), ToolMessage("12", tool_call_id="c")]
+    digest, chars, given = hasher.read(request, ["look"])
+    assert (chars, given) == (19, request[:2])
+    assert hasher.read(request, ["look"]) == (digest, chars, given)
+    assert read == ["Be brief.", "Well?", "So.", "12"]
+    assert hasher(request, []) != digest
+    assert hasher([message.model_copy() for message in request], ["look"]) == digest
+    request[2].content = "Or so."
+    changed = hasher.read(request, ["look"])
+    assert (changed[1], changed[0] != digest) == (22, True), "who assigns a field is noticed"
+    assert RequestHasher(redact).read(request, ["look"]) == changed
+    request.clear(), given.clear(), changed[2].clear()
+    gc.collect()
+    assert not hasher._known

@@ -219,15 +219,15 @@ def _is_simple(value: Any) -> bool:
     """Whether Python writes a value as RFC 8785 has it: numbers as ECMAScript does, names in the order of UTF-16."""
     kind = type(value)
     if kind is str:
-        return value.isascii() or _whole(value) is value
+        return bool(value.isascii() or _whole(value) is value)
     if kind is dict:
         return all(type(key) is str and key.isascii() and _is_simple(item) for key, item in value.items())
     if kind is list:
         return all(map(_is_simple, value))
     if kind is float:  # 0.1 is the same in both; 1.0, 1e-05 and 1e+16 are not
-        return 1e-4 <= abs(value) < 1e15 and not value.is_integer()
+        return bool(1e-4 <= abs(value) < 1e15 and value % 1)
     if kind is int:
-        return -_EXACT <= value <= _EXACT
+        return bool(-_EXACT <= value <= _EXACT)
     return value is None or kind is bool
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from taograph.trace.chain import canonical, plain
 
@@ -54,6 +54,11 @@ def text_size(message: BaseMessage) -> int:
     return len(content) if isinstance(content, str) else sum(len(str(part)) for part in content)
 
 
+# What is kept of a message: itself, its content as it was, its hash, the characters of its text, and whether it is
+# the system's or the user's.
+_Known = tuple[weakref.ref[BaseMessage], Any, bytes, int, bool]
+
+
 class RequestHasher:
     """Hashes requests; a message that was hashed before is not read again.
 
@@ -64,20 +69,29 @@ class RequestHasher:
     def __init__(self, redact: Callable[[Any], Any]) -> None:
         self._redact = redact
         # By identity: messages never change. None is held on to: what is known of it goes when it does.
-        self._known: dict[int, tuple[weakref.ref[BaseMessage], bytes]] = {}
+        self._known: dict[int, _Known] = {}
 
     def __call__(self, request: Sequence[BaseMessage], tools: Sequence[str]) -> str:
         """SHA-256 of a request and the names of the tools that were offered, in hex."""
-        whole = sha256("\0".join(tools).encode())
-        for message in request:
-            whole.update(self._hash(message))
-        return whole.hexdigest()
+        return self.read(request, tools)[0]
 
-    def _hash(self, message: BaseMessage) -> bytes:
+    def read(self, request: Sequence[BaseMessage], tools: Sequence[str]) -> tuple[str, int, list[BaseMessage]]:
+        """SHA-256 as :meth:`__call__`, the characters of all texts, and the messages of the system and of the user."""
+        parts, size, given = ["\0".join(tools).encode()], 0, []
+        for message in request:
+            found = self._known.get(id(message))
+            if found is None or found[0]() is not message or found[1] is not message.content:
+                found = self._look(message)
+            parts.append(found[2])
+            size += found[3]
+            if found[4]:
+                given.append(message)
+        return sha256(b"".join(parts)).hexdigest(), size, given
+
+    def _look(self, message: BaseMessage) -> _Known:
         number, known = id(message), self._known
-        found = known.get(number)
-        if found is not None and found[0]() is message:
-            return found[1]
-        made = sha256(canonical(plain(self._redact(message_dict(message))))).digest()
-        known[number] = (weakref.ref(message, lambda gone: known.pop(number, None)), made)
+        digest = sha256(canonical(plain(self._redact(message_dict(message))))).digest()
+        alive = weakref.ref(message, lambda gone: known.pop(number, None))
+        made = alive, message.content, digest, text_size(message), isinstance(message, SystemMessage | HumanMessage)
+        known[number] = made
         return made

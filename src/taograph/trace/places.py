@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -39,6 +40,7 @@ class Trace:
         depth: Nodes around it, where the graph is part of one that is not recorded here.
         open_runs: What is under way of it, and whether an event loop began it.
         is_closed: Whether its end is recorded: what comes late is not.
+        told: Done when the last event that nobody has waited for is stored, or lost.
         unwatch: Stop waiting for the end of the task that it is a part of.
     """
 
@@ -57,6 +59,7 @@ class Trace:
     depth: int = 0
     open_runs: dict[UUID, bool] = field(default_factory=dict)
     is_closed: bool = False
+    told: Future[None] | None = None
     unwatch: Callable[[], object] | None = None
 
 

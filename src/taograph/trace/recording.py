@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 from langgraph.errors import GraphBubbleUp, GraphDrained
@@ -22,7 +22,7 @@ from taograph.models.streamed import StreamedCalls
 from taograph.trace import untold
 from taograph.trace.chain import Draft, now
 from taograph.trace.events import EventType, of_step
-from taograph.trace.messages import RequestHasher, message_dict, text_size
+from taograph.trace.messages import RequestHasher, message_dict
 from taograph.trace.places import (
     Place,
     Trace,
@@ -45,6 +45,9 @@ from taograph.trace.writing import Writer
 
 # Who tells of which run of LangChain's in a replay: a graph within it that is recorded is not recorded then.
 replayed: WeakValueDictionary[UUID, object] = WeakValueDictionary()
+
+# What a node tells at once, one after the other: it is stored together, before a tool is called or the node ends.
+_TOGETHER = frozenset(("thought", "action", "plan", "vote", "retry", "repair", "stop", "answer"))
 
 
 class Recorder(GraphCallbackHandler):
@@ -99,6 +102,7 @@ class Recorder(GraphCallbackHandler):
         place = self._leave(run_id)
         if place is None:
             return
+        self._wait(place)
         if foreign and place.parent not in self._ours:
             place = replace(place, step=place.step or place.trace.steps.get(place.parent or run_id, 0))
             for kind, content in untold.by_results(place.trace, outputs):
@@ -111,7 +115,10 @@ class Recorder(GraphCallbackHandler):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It failed, or is interrupted."""
         place = self._leave(run_id)
-        if place is None or place.parent is not None:
+        if place is None:
+            return
+        self._wait(place)
+        if place.parent is not None:
             return
         if isinstance(error, GraphDrained):
             self._close(place.trace, "drained")
@@ -233,16 +240,16 @@ class Recorder(GraphCallbackHandler):
         about = {"call": str(run_id), "model": model}
         place = Place(trace, parent_run_id, parent.path, step, parent.run, time.monotonic(), about, parent.task)
         self._enter(run_id, place)
-        new = [m for m in request if isinstance(m, SystemMessage | HumanMessage)]
-        told = [message_dict(m) for m in new if is_new(trace.seen, m)]
+        digest, chars, given = self._hash_of_request.read(request, tools)
+        told = [message_dict(m) for m in given if is_new(trace.seen, m)]
         self._write(
             place,
             "model_asked",
             {
                 **about,
                 "messages": len(request),
-                "chars": sum(map(text_size, request)),
-                "request": self._hash_of_request(request, tools),
+                "chars": chars,
+                "request": digest,
                 "new": told,
                 "tools": tools,
             },
@@ -463,8 +470,18 @@ class Recorder(GraphCallbackHandler):
             step=place.step,
         )
         done = self.writer.write(draft, delete_on=self._delete_on)
-        if not on_a_loop():  # which must not wait; there the barrier does, before what is to be paid
+        if on_a_loop():  # which must not wait; there the barrier does, before what is to be paid
+            return
+        if kind in _TOGETHER:
+            trace.told = done
+        else:
             self.writer.wait(done)
+
+    def _wait(self, place: Place) -> None:
+        """What a node has told is stored before anything sees that it has ended."""
+        told = place.trace.told
+        if told is not None and not told.done() and not on_a_loop():
+            self.writer.wait(told)
 
     @property
     def _delete_on(self) -> str | None:

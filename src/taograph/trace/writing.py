@@ -83,6 +83,7 @@ class Writer:
     def _begin_anew(self) -> None:
         """Also in a process that was forked: it has neither the thread nor the right to the open store."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._last: Future[None] | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._at_work = threading.Lock()
@@ -111,7 +112,9 @@ class Writer:
         Raises:
             TraceError: It could not be, or an event of the trace was lost before; and ``on_error`` is "stop".
         """
-        if not self.wait(self._put(None, None)) and self._on_error == "stop":
+        last = self._last
+        is_all = (last is None or last.done()) and self._failed is None  # else a question has it try once more
+        if not is_all and not self.wait(self._put(None, None)) and self._on_error == "stop":
             raise TraceError(_LATE)
         if self._on_error == "stop":
             error = self._failed if trace is None else self._broken.get(trace)
@@ -123,7 +126,7 @@ class Writer:
 
         Once it did, nobody waits until the store has answered: a run would do nothing else.
         """
-        if wait([done], 0.0 if self._is_late else _WAIT_SECONDS).done:
+        if done.done() or wait([done], 0.0 if self._is_late else _WAIT_SECONDS).done:
             return True
         if not self._is_late:
             self._is_late = True
@@ -143,6 +146,7 @@ class Writer:
         job = _Job(what, delete_on, Future())
         with self._lock:
             self._jobs.put(job)
+            self._last = job.done
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, args=(self._jobs,), name="taograph-trace", daemon=True
