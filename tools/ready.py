@@ -74,6 +74,8 @@ def ready(tool: StructuredTool) -> StructuredTool:
     Args:
         tool: The tool; where it is changed later, it is made ready anew.
     """
+    if type(tool) is not StructuredTool:  # it may keep more than its fields
+        return _contained(tool)
     kept = vars(tool).get(_READY)
     if not isinstance(kept, _Ready) or not _is_same(kept.of, _parts(tool)):
         made = _made(tool)
@@ -92,18 +94,24 @@ def _is_same(before: dict[str, Any], now: dict[str, Any]) -> bool:
     return before.keys() == now.keys() and all(map(is_, before.values(), map(now.__getitem__, before)))
 
 
+def _contained(tool: StructuredTool) -> StructuredTool:
+    return tool.model_copy(update=_changes(tool)) if tool.coroutine is not None else tool
+
+
+def _changes(tool: StructuredTool) -> dict[str, Any]:
+    return {} if tool.coroutine is None else {"coroutine": contained(tool.coroutine)}
+
+
 def _made(tool: StructuredTool) -> StructuredTool:
-    changed = {"coroutine": contained(tool.coroutine)} if tool.coroutine is not None else {}
-    if type(tool) is not StructuredTool or not all(map(_is_plain, filter(None, (tool.func, tool.coroutine)))):
-        return tool.model_copy(update=changed)
     schema = tool.args_schema
-    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
-        return tool.model_copy(update=changed)
+    if not (isinstance(schema, type) and issubclass(schema, BaseModel)) or schema.model_config.get("extra") == "allow":
+        return _contained(tool)
     fields = dict.fromkeys(schema.model_fields)
-    if fields.keys() & _TAKEN or schema.model_config.get("extra") == "allow":
-        return tool.model_copy(update=changed)
-    if tool._filter_injected_args(fields) != fields or tool._injected_args_keys:
-        return tool.model_copy(update=changed)
+    if fields.keys() & _TAKEN or tool._filter_injected_args(fields) != fields or tool._injected_args_keys:
+        return _contained(tool)
+    if not all(map(_is_plain, filter(None, (tool.func, tool.coroutine)))):
+        return _contained(tool)
+    changed = _changes(tool)
     made = PlainTool(**{**{name: getattr(tool, name) for name in StructuredTool.model_fields}, **changed})
     # The very same tags and metadata, which may be changed in place.
     vars(made).update({**vars(tool), **changed})

@@ -16,7 +16,7 @@ from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForTool
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 
 from taograph.tools.ready import PlainTool, ready
 
@@ -219,6 +219,24 @@ def test_what_is_changed_later_holds() -> None:
     assert outcome(ready(tool), {}, "invoke")[0].startswith("ToolMessage(content='other'")
     assert ready(tool).description == "Another."
     assert first.description == "It.", "what is being called is left alone"
+
+
+class Counts(StructuredTool):
+    """A tool of the user's own class, which keeps something of each call."""
+
+    _calls: int = PrivateAttr(default=0)
+
+    def _run(self, *args: Any, config: RunnableConfig, **kwargs: Any) -> Any:
+        self._calls += 1
+        return super()._run(*args, config=config, **kwargs)
+
+
+def test_what_a_tool_keeps_of_its_calls_is_kept_by_it() -> None:
+    tool = Counts.from_function(plain, name="it", description="It.")
+    assert isinstance(tool, Counts)
+    for _ in range(3):
+        ready(tool).invoke({"a": 1})
+    assert tool._calls == 3
 
 
 def test_copies_are_tools_of_their_own() -> None:
