@@ -107,8 +107,10 @@ class History:
         return Trajectory(self.question, self._steps[-last:])
 
 
-def history_of(config: RunnableConfig, run: str | None, tools: Collection[str]) -> History:
+def taken_history(config: RunnableConfig, run: str | None, tools: Collection[str]) -> History:
     """What is known of the messages of a run; a new one where nothing is.
+
+    It is taken, so that two nodes at once never read into the same one, and nothing is left of a run that has ended.
 
     Args:
         config: Of the node.
@@ -116,7 +118,7 @@ def history_of(config: RunnableConfig, run: str | None, tools: Collection[str]) 
         tools: Names of the tools there are.
     """
     control = invocation_of(config)
-    known = control.kept.get(run) if isinstance(control, Control) else None
+    known = control.kept.pop(run, None) if isinstance(control, Control) else None
     # Another graph of the same invocation, with tools of its own, may go on with the run.
     return known if isinstance(known, History) and known.is_for(tools) else History(tools)
 
@@ -126,10 +128,3 @@ def keep_history(config: RunnableConfig, run: str, history: History) -> None:
     control = invocation_of(config)
     if isinstance(control, Control):
         control.kept[run] = history
-
-
-def forget_history(config: RunnableConfig, run: str) -> None:
-    """Forget what is known of a run that has ended: a graph around it may run many."""
-    control = invocation_of(config)
-    if isinstance(control, Control):
-        control.kept.pop(run, None)

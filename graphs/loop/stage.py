@@ -24,7 +24,7 @@ from taograph.graphs.loop.clock import DEADLINES
 from taograph.graphs.loop.effects import left_open
 from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.finishing import closing_of, conclude
-from taograph.graphs.loop.history import forget_history, history_of, keep_history
+from taograph.graphs.loop.history import keep_history, taken_history
 from taograph.graphs.loop.internals import invocation_of, saver_of
 from taograph.graphs.loop.repair import close_calls, open_calls, repair
 from taograph.graphs.loop.session import Session
@@ -148,7 +148,7 @@ class Stage(Asker):
         self.room = state["remaining_steps"]
         history = state.get("messages") or []
         before: Any = state.get("run")
-        read = history_of(config, before and before["id"], agent.by_name)
+        read = taken_history(config, before and before["id"], agent.by_name)
         read.read(history)
         asked = None if read.turn is None else history[read.turn]
         self.goes_on = goes_on(state, asked)
@@ -172,8 +172,6 @@ class Stage(Asker):
             self.session.teller.tell("retry", reason="repair", detail="the history was made acceptable to providers")
         self.read = read
         self.session.composed = read.composed
-        if not self.is_over:
-            keep_history(config, self.session.run["id"], read)
         self._stored = len(self.session.messages)
 
     @property
@@ -368,12 +366,13 @@ class Stage(Asker):
                 update["children"] = Overwrite([])
         if stop is not None:
             DEADLINES.forget(session.run["id"])
-            forget_history(session.config, session.run["id"])
             self.close_calls(prompts.NOT_RUN.format(why=stop["detail"]))
             if self.room < 2 or (answer is not None and self.agent.structure is None):
                 update |= yield from conclude(session, self.conversation, stop, answer)
             elif answer is not None:
                 update["answer"] = answer
+        else:
+            keep_history(session.config, session.run["id"], self.read)
         return {**session.update(self.state), **update}
 
     def close_calls(self, why: str) -> None:

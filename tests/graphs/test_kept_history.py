@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
-from langgraph.runtime import RunControl, Runtime
+from langgraph.runtime import RunControl, Runtime, get_runtime
 from langgraph.types import Overwrite
 from message_writes import Write, merges, overwrites, written
+from support import Way, asks, both_ways, question, run
 
+from taograph import Limits, create_react_graph, tool
 from taograph.graphs.loop.channels import MessagesChannel, merged
-from taograph.graphs.loop.history import History, forget_history, history_of, keep_history
+from taograph.graphs.loop.history import History, keep_history, taken_history
 from taograph.graphs.loop.internals import Control
 from taograph.graphs.loop.repair import is_sound, repair
 from taograph.graphs.loop.trajectory import asked, feedback, read_trajectory, user_turn
 from taograph.graphs.loop.window import COMPOSED
+from taograph.models import ScriptedModel, call
 
 TOOLS = ["lookup", "odd name"]
 _ids = st.sampled_from(["a", "b", "c", "d"])
@@ -230,20 +234,43 @@ def config(control: RunControl | None) -> Any:
 
 def test_what_is_kept_is_of_one_run_and_one_set_of_tools() -> None:
     """Another graph that goes on with a run of the same invocation has other tools."""
-    at, kept = config(Control()), History(TOOLS)
-    keep_history(at, "run", kept)
-    assert history_of(at, "run", [*reversed(TOOLS)]) is kept
-    for run, tools in (("run", ["lookup"]), ("other", TOOLS), (None, TOOLS)):
-        assert history_of(at, run, tools) is not kept
-    assert history_of(config(Control()), "run", TOOLS) is not kept
-    assert history_of(config(RunControl()), "run", TOOLS) is not kept
-
-
-def test_what_is_kept_is_forgotten_with_its_run() -> None:
-    control = Control()
+    control, kept = Control(), History(TOOLS)
     at = config(control)
-    keep_history(at, "one", History(TOOLS))
-    keep_history(at, "two", History(TOOLS))
-    forget_history(at, "one")
-    forget_history(at, "one")
-    assert list(control.kept) == ["two"]
+    keep_history(at, "run", kept)
+    for where, other, tools in (
+        (at, "other", TOOLS),
+        (at, None, TOOLS),
+        (config(Control()), "run", TOOLS),
+        (config(RunControl()), "run", TOOLS),
+        (config(None), "run", TOOLS),
+    ):
+        assert taken_history(where, other, tools) is not kept
+    assert taken_history(at, "run", [*reversed(TOOLS)]) is kept
+    assert taken_history(at, "run", TOOLS) is not kept, "no other node has it meanwhile"
+    keep_history(at, "run", kept)
+    assert taken_history(at, "run", ["lookup"]) is not kept
+
+
+@both_ways
+@pytest.mark.parametrize("ends", ["final", "step_limit"])
+def test_nothing_is_kept_of_a_run_that_has_ended(way: Way, ends: str) -> None:
+    """A graph around it may run many in one invocation."""
+    found: list[Control] = []
+
+    @tool(effects="none")
+    def look(name: str) -> str:
+        """Look.
+
+        Args:
+            name: At what.
+        """
+        control = get_runtime().control
+        assert isinstance(control, Control)
+        found.append(control)
+        assert len(control.kept) == 1, "from turn to turn it is"
+        return name
+
+    replies = [asks(call("look", {"name": "one"})), asks(call("look", {"name": "two"})), "done"]
+    graph = create_react_graph(ScriptedModel(replies=replies), [look], limits=Limits(steps=2 if ends != "final" else 5))
+    assert run(way, graph, question())["stop"]["reason"] == ends
+    assert [len(control.kept) for control in found] == [0, 0]
