@@ -243,3 +243,15 @@ print(hasattr(broken, "name"), events.tries, single.NAME)
     assert "slow" in modules
     assert "slow.inner" not in modules
     assert shown.splitlines() == ["[2, 2, 2, 2]", "it says why", "False 2 single"]
+
+
+def test_the_command_called_again_in_one_process_defers_once(tmp_path: Path) -> None:
+    script = (
+        "import sys; from taograph.cli import main; sys.argv = ['tao', '--version']; before = len(sys.meta_path)\n"
+        "print(main(), main(), len(sys.meta_path) - before)"
+    )
+    run = [sys.executable, "-c", script]
+    done = subprocess.run(
+        run, env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 0 1"

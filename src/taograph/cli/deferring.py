@@ -40,7 +40,8 @@ _COLLECT_AFTER = 20_000
 def defer() -> None:
     """Have this process start quickly; for the command's entry point alone."""
     gc.set_threshold(_COLLECT_AFTER)
-    sys.meta_path.insert(0, _Finder({name for name in MODULES if name not in sys.modules}))
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):  # `main` may be called again
+        sys.meta_path.insert(0, _Finder({name for name in MODULES if name not in sys.modules}))
 
 
 class _Finder:
