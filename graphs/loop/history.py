@@ -21,7 +21,7 @@ from taograph.graphs.loop.repair import Soundness
 from taograph.graphs.loop.trajectory import Step, Trajectory, asked, is_turn, read_trajectory
 from taograph.graphs.loop.window import COMPOSED
 
-_content = attrgetter("content")
+_content, _tool_calls = attrgetter("content"), attrgetter("tool_calls")
 
 
 class History:
@@ -45,7 +45,8 @@ class History:
         self.composed = False
         self._messages: list[AnyMessage] = []
         self._contents: list[object] = []
-        self._calls: list[tuple[AIMessage, list[ToolCall]]] = []
+        self._replies: list[AIMessage] = []
+        self._calls: list[list[ToolCall]] = []
         self._soundness = Soundness(self._tools)
         self._steps: tuple[Step, ...] = ()
         self._from = self._to = 0  # where the last of the steps begins, and up to where they were read
@@ -62,15 +63,15 @@ class History:
             if is_turn(message):
                 self.turn = place
             if isinstance(message, AIMessage):
-                self._calls.append((message, [*message.tool_calls]))
+                self._replies.append(message)
+                self._calls.append([*message.tool_calls])
             self._contents.append(message.content)
         self._messages = list(messages)
 
     def _changed(self) -> bool:
         """Whether a message was changed in place, as tools can that are given the state."""
-        if not all(map(is_, self._contents, map(_content, self._messages))):
-            return True
-        return any(message.tool_calls != calls for message, calls in self._calls)
+        same = all(map(is_, self._contents, map(_content, self._messages)))
+        return not same or [*map(_tool_calls, self._replies)] != self._calls
 
     def is_for(self, tools: Collection[str]) -> bool:
         """Whether it was read for tools of these names."""
