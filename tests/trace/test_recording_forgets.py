@@ -195,7 +195,8 @@ def test_a_thread_that_was_given_up(recorded: Recorded) -> None:
     made = create_react_graph(
         says(asks("a", tool="asks_another"), "Well."), [asks_another], limits=Limits(seconds=0.05)
     )
-    made.invoke(QUESTION, {"callbacks": [recorder, barrier], **THREAD})
+    config: Any = {"callbacks": [recorder, barrier], **THREAD}
+    made.invoke(QUESTION, config)
     assert inside.is_set()
     before = told(recorded.one())
     go_on.set()
@@ -236,10 +237,11 @@ def test_a_store_that_fails(recorded: Recorded, monkeypatch: pytest.MonkeyPatch)
     """A call that is held back for good does not end, since it never began."""
     recorder, barrier = trace.handlers("jsonl:/dev/null/nowhere", on_error="stop")
     assert isinstance(recorder, trace.Recorder)
+    config: Any = {"callbacks": [recorder, barrier]}
     for _ in range(3):
         with suppress(trace.TraceError):
-            create_react_graph(says("Well."), [look]).invoke(QUESTION, {"callbacks": [recorder, barrier]})
+            create_react_graph(says("Well."), [look]).invoke(QUESTION, config)
         with pytest.raises(trace.TraceError):
-            says("Well.").invoke("Well?", {"callbacks": [recorder, barrier]})
+            says("Well.").invoke("Well?", config)
     assert kept(recorder)[:4] == [0] * 4
     assert len(recorder.writer.told) == 0

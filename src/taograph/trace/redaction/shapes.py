@@ -39,6 +39,7 @@ _FILES = frozenset(
 )
 
 _IPV4 = re.compile(r"(?<![0-9A-Za-z.])(?<![A-Za-z]/)(?=((?:\d{1,3}\.){3}\d{1,3})(?![0-9A-Za-z])(?!\.\d))")
+_DOTTED = re.compile(r"\d\.\d{1,3}\.\d{1,3}\.\d")  # is in each of them, and found ten times as fast
 _IPV6 = re.compile(r"(?<![0-9A-Za-z.])(?=([0-9A-Fa-f:]{2,39}(?:(?:\d{1,3}\.){3}\d{1,3})?)(?![0-9A-Za-z:]))")
 _HEX = re.compile(r"(?:(?:^|[^0-9A-Za-z])[0-9A-Fa-f]{1,4}|:):\Z")
 _VERSION = re.compile(
@@ -80,13 +81,13 @@ def emails(text: str) -> Iterator[Candidate]:
 
 def addresses(text: str) -> Iterator[Candidate]:
     """Addresses of machines in a network; not those that every machine has (127.0.0.1, 0.0.0.0, masks)."""
-    if "." in text:
+    if _DOTTED.search(text):
         for match in _IPV4.finditer(text):
             if _is_somebody(match[1], text, match.end(1)) and not _VERSION.search(
                 text, max(0, match.start() - 16), match.start()
             ):
                 yield Candidate(*match.span(1), "IP", LIKELY, SURE)
-    if ":" in text:
+    if text.count(":") >= 2:
         for match in _IPV6.finditer(text):
             if match.start() and text[match.start() - 1] == ":" and _HEX.search(text, match.start() - 6, match.start()):
                 continue  # within one; "ip:" before it is none of its groups
@@ -108,6 +109,8 @@ def _is_somebody(address: str, text: str, end: int) -> bool:
 
 def macs(text: str) -> Iterator[Candidate]:
     """Addresses of network cards; not the one that means all of them, or none."""
+    if max(text.count(":"), text.count("-")) < 5 and text.count(".") < 2:
+        return
     for match in _MAC.finditer(text):
         if len(set(match[1].lower()) - set(":-.")) > 1:
             yield Candidate(*match.span(1), "MAC", LIKELY, SURE)
