@@ -8,7 +8,9 @@ import weakref
 from typing import Any
 
 import pytest
-from wire_support import HISTORY, Recorder, by_name, on_a_loop, own
+from wire_support import HISTORY, Recorder, at_once, by_name, on_a_loop, own
+
+from taograph.models.resolving import resolve
 
 
 @pytest.mark.parametrize("made", [own, by_name])
@@ -43,3 +45,20 @@ def test_loops_that_never_shut_down_are_not_kept_beyond_the_next() -> None:
         assert on_a_loop(model, HISTORY).text == "Hello."
         gc.collect()
         assert [loop() for loop in ended] == [None] * 3
+
+
+@pytest.mark.parametrize("ask", [at_once, on_a_loop])
+def test_requests_go_by_way_of_the_environments_proxy(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "OPENAI_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with Recorder() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.address)
+        monkeypatch.setenv("http_proxy", proxy.address)
+        assert ask(resolve("http://model.example/v1#fake"), HISTORY).text == "Hello."
+        assert [asked.path for asked in proxy.take()] == ["http://model.example/v1/chat/completions"]
+
+
+def test_certificates_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such.pem")
+    with pytest.raises(ValueError, match=r"SSL_CERT_FILE='/no/such.pem': there is no such file; name one"):
+        resolve("https://model.example/v1#certified")

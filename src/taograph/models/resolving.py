@@ -14,7 +14,9 @@ from pydantic import SecretStr
 
 from taograph.redaction import redact
 
-_MADE_FROM = re.compile(r"^(TAOGRAPH|OPENAI|AZURE_OPENAI)_|_(API_KEY|TOKEN|BASE_URL|API_BASE|ENDPOINT|REGION)$")
+_MADE_FROM = re.compile(
+    r"^(TAOGRAPH|OPENAI|AZURE_OPENAI)_|_(API_KEY|TOKEN|BASE_URL|API_BASE|ENDPOINT|REGION|PROXY|proxy)$"
+)
 DEFAULT_OPENAI = "openai:gpt-5-mini"
 _OPENAI_PREFIXES = ("gpt-", "o1", "o3", "o4", "chatgpt-")
 # One call may hang this long before it counts as lost, where the run itself has no earlier deadline.
@@ -164,12 +166,24 @@ def _has_port_or_none(parts: SplitResult) -> bool:
 
 
 def _connections() -> dict[str, Any]:
-    """Connections for async calls; where a proxy is named, LangChain makes its own."""
+    """Connections as the environment has them; where LangChain is named a proxy, it makes its own."""
+    authorities = os.environ.get("SSL_CERT_FILE")
+    if authorities and not os.path.exists(authorities):
+        raise ValueError(f"SSL_CERT_FILE={authorities!r}: there is no such file; name one of certificates, or none")
     if os.environ.get("OPENAI_PROXY"):
         return {}
+    from urllib.request import getproxies
+
     from taograph.models.connections import ClientOfEachLoop
 
-    return {"http_async_client": ClientOfEachLoop()}
+    made: dict[str, Any] = {"http_async_client": ClientOfEachLoop()}
+    if {"http", "https", "all"} & getproxies().keys():
+        from langchain_openai.chat_models.base import BaseChatOpenAI
+
+        # With options of sockets, which LangChain sets if it may, its sync client would go past the proxy.
+        if "http_socket_options" in BaseChatOpenAI.model_fields:
+            made["http_socket_options"] = ()
+    return made
 
 
 def _azure(deployment: str) -> BaseChatModel:
