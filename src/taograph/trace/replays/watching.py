@@ -13,9 +13,10 @@ from langchain_core.messages import BaseMessage
 from taograph.models.replay import NotRecordedError
 from taograph.trace.chain import Draft, plain
 from taograph.trace.messages import RequestHasher
-from taograph.trace.recording import Recorder, replayed
+from taograph.trace.recording import Recorder
 from taograph.trace.replays.recorded import Happened, Task
 from taograph.trace.settings import Settings, hide_secrets
+from taograph.trace.underway import replayed
 
 
 class Memory:
