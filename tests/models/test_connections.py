@@ -8,9 +8,10 @@ import weakref
 from typing import Any
 
 import pytest
-from wire_support import HISTORY, Recorder, at_once, by_name, on_a_loop, own
+from langchain_openai import ChatOpenAI
+from wire_support import HISTORY, KEY, Recorder, at_once, by_name, on_a_loop, own
 
-from taograph.models.resolving import resolve
+from taograph.models.resolving import resolve, safe_across_loops
 
 
 @pytest.mark.parametrize("made", [own, by_name])
@@ -62,3 +63,13 @@ def test_certificates_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such.pem")
     with pytest.raises(ValueError, match=r"SSL_CERT_FILE='/no/such.pem': there is no such file; name one"):
         resolve("https://model.example/v1#certified")
+
+
+def test_a_callers_own_proxy_is_gone_by_on_every_loop() -> None:
+    with Recorder() as proxy:
+        settings = {"model": "fake", "base_url": "http://model.example/v1", "api_key": KEY, "max_retries": 0}
+        model = safe_across_loops(ChatOpenAI(**settings, openai_proxy=proxy.address))
+        for ask in (on_a_loop, at_once, on_a_loop, on_a_loop):
+            assert ask(model, HISTORY).text == "Hello."
+        assert [asked.path for asked in proxy.take()] == ["http://model.example/v1/chat/completions"] * 4
+        model.root_client.close()

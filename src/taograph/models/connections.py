@@ -28,13 +28,17 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
     A model object outlives the event loop of an ``asyncio.run``, and its open connections do not: with one
     client, the next loop's first request is sent (and paid) on a connection of the closed one, and lost with
     "Event loop is closed".
+
+    Args:
+        proxy: The address of a proxy to go by; None for the environment's, if there is one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, proxy: str | None = None) -> None:
         # It sends nothing itself, so it needs no certificates, which take long to read.
         unused: Any = _Nowhere()
         super().__init__(transport=unused)
         self._lock = threading.Lock()
+        self._proxy = proxy
         self._certificates: ssl.SSLContext | None = None
         # No weak keys: a connection holds on to its loop, so what is kept for one keeps it until it is taken out.
         self._of_loop: dict[asyncio.AbstractEventLoop, _Lanes] = {}
@@ -81,7 +85,7 @@ class ClientOfEachLoop(openai.DefaultAsyncHttpxClient):
     def _made(self) -> openai.DefaultAsyncHttpxClient:
         if self._certificates is None:
             self._certificates = _HTTP.create_ssl_context()
-        client = openai.DefaultAsyncHttpxClient(verify=self._certificates, limits=_LIMITS)
+        client = openai.DefaultAsyncHttpxClient(verify=self._certificates, limits=_LIMITS, proxy=self._proxy)
         # Azure's client has one here, which takes its key off a request that is sent on to another host.
         client.event_hooks = self.event_hooks
         return client

@@ -89,11 +89,12 @@ def safe_across_loops(model: BaseChatModel) -> BaseChatModel:
         return model
     from taograph.models.completions import ready_clients
 
-    own, given = model.root_async_client, model.http_async_client is not None or model.openai_proxy
+    # Where a proxy is named there is one too, which is LangChain's own: it takes no other beside it.
+    own, given = model.root_async_client, model.http_async_client is not None and not model.openai_proxy
     if own and not given and model.async_client is own.chat.completions:
         from taograph.models.connections import ClientOfEachLoop
 
-        client = own.with_options(http_client=ClientOfEachLoop())
+        client = own.with_options(http_client=ClientOfEachLoop(model.openai_proxy))
         model = model.model_copy(update={"root_async_client": client, "async_client": client.chat.completions})
     ready = ready_clients(model, dicts=type(model) is ChatOpenAI or _is_azure(model))
     return model.model_copy(update=ready) if ready else model
