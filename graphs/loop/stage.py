@@ -7,7 +7,6 @@ goes on with it, ends it where a limit says so, and never lets a run end without
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
@@ -31,28 +30,13 @@ from taograph.graphs.loop.session import Session
 from taograph.graphs.loop.state import Child, State
 from taograph.graphs.loop.stopping import BUDGETS, RULES, Progress, Rule, Stop, decide, tail_needed
 from taograph.graphs.loop.trajectory import feedback
-from taograph.graphs.loop.verifying import objection
+from taograph.graphs.loop.verifying import Objection, objection
 from taograph.graphs.protocols import prompts
 from taograph.graphs.protocols.native import thought_of
 from taograph.tools.running import check_arguments
 
 # What is asked about an answer may send a run on so often; then the answer stands, and the result says so.
 OBJECTIONS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Objection:
-    """What stands against an answer.
-
-    Attributes:
-        text: What to tell the model, so that it tries once more; empty where the answer stands.
-        kind: The kind of that message.
-        notes: Where the answer stands: what the result says of it all the same.
-    """
-
-    text: str = ""
-    kind: str = ""
-    notes: tuple[str, ...] = ()
 
 
 Body = Callable[["Stage", Any], Steps[dict[str, Any]]]

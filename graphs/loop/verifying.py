@@ -40,6 +40,21 @@ class Finding:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """What stands against an answer.
+
+    Attributes:
+        text: What to tell the model, so that it tries once more; empty where the answer stands.
+        kind: The kind of that message.
+        notes: Where the answer stands: what the result says of it all the same.
+    """
+
+    text: str = ""
+    kind: str = ""
+    notes: tuple[str, ...] = ()
+
+
 def objection(
     session: Session, verify: Callable[..., Any] | BaseChatModel, answer: str, messages: Sequence[AnyMessage]
 ) -> Steps[Finding]:
