@@ -58,7 +58,7 @@ class Stored:
         most: How many are remembered.
     """
 
-    def __init__(self, most: int = 4096) -> None:
+    def __init__(self, most: int = 512) -> None:
         self._places: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._most = most
 
