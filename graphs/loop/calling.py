@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from langchain_core.language_models import LLM, BaseChatModel, BaseLLM
@@ -41,9 +41,13 @@ def bind(agent: Agent, config: RunnableConfig) -> Steps[Bound]:
 
 
 def model_call(
-    model: Runnable[Any, Any], request: Sequence[AnyMessage], config: RunnableConfig, seconds: float | None
+    model: Runnable[Any, Any],
+    request: Sequence[AnyMessage],
+    config: RunnableConfig,
+    seconds: float | None,
+    arrived: Callable[[Any], Awaitable[None]] | None = None,
 ) -> Call:
-    """A call of a model, with so many seconds."""
+    """A call of a model, with so many seconds; ``arrived`` is as :class:`Call` has it."""
     messages = list(request)
     base: Any = getattr(model, "bound", model)
     base = base.model if speaks_text(base) else base  # what is wrapped is what is called
@@ -66,4 +70,5 @@ def model_call(
         afunc=(lambda: model.ainvoke(messages, config)) if is_async else None,
         timeout=seconds,
         pool=MODEL_THREADS,
+        arrived=arrived,
     )

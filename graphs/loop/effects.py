@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ from taograph.graphs.loop.interrupts import (
 )
 from taograph.graphs.loop.repair import close_calls
 from taograph.graphs.loop.state import Bookkeeping
+from taograph.models.streamed import StreamedCalls
 from taograph.tools.idempotency import under_key
 from taograph.tools.outcome import ToolRun, failed
 from taograph.tools.policy import ToolPolicy, policy_of
@@ -162,6 +163,27 @@ class PaidReply:
             return
         ledger, key = self._ledger, self._key
         yield ledger.doing(lambda: ledger.finish(key, "model", reply, keep=False, only=only))
+
+    def arrived(self, streamed: StreamedCalls) -> Callable[[Any], Awaitable[None]] | None:
+        """What writes down a reply that comes while its task is cancelled; None where nothing is kept.
+
+        Args:
+            streamed: What has watched the call.
+        """
+        if self._key is None or self._ledger is None:
+            return None
+        ledger, key = self._ledger, self._key
+
+        async def write(said: Any) -> None:
+            reply = streamed.checked(as_ai(said))
+            await ledger.saver.store(lambda: ledger.finish(key, "model", reply, keep=False))
+
+        return write
+
+
+def as_ai(reply: Any) -> AIMessage:
+    """A reply as it is, or made of another kind of message, which some integrations return."""
+    return reply if isinstance(reply, AIMessage) else AIMessage(reply.content, id=reply.id)
 
 
 def left_open(

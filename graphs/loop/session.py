@@ -23,7 +23,7 @@ from taograph.graphs.loop.allowance import LEAST, Allowance, Grant, Used, grant_
 from taograph.graphs.loop.calling import model_call
 from taograph.graphs.loop.clock import ELAPSED, Clock, active_seconds, new_clock
 from taograph.graphs.loop.context import kept_in, limits_in, read_context, with_context
-from taograph.graphs.loop.effects import PaidReply
+from taograph.graphs.loop.effects import PaidReply, as_ai
 from taograph.graphs.loop.events import Spent
 from taograph.graphs.loop.fitting import Fitter, check_window
 from taograph.graphs.loop.internals import runtime_of
@@ -308,7 +308,7 @@ class Session:
             config = self.config
             if quiet:
                 config = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
-            reply = yield from self._retried(model, request, config, reserve, watch)
+            reply = yield from self._retried(model, request, config, reserve, watch, paid=paid)
             # Who watches may have acted on the reply before it was complete: what came of that is not stored yet.
             yield from paid.keep(reply, only=watch is None and not self.beside)
         self._count(model, request, reply, price)
@@ -321,6 +321,8 @@ class Session:
         config: RunnableConfig,
         reserve: float,
         watch: BaseCallbackHandler | None,
+        *,
+        paid: PaidReply,
     ) -> Steps[AIMessage]:
         attempt = 0
         while True:
@@ -331,7 +333,8 @@ class Session:
             streamed = StreamedCalls()
             callbacks = streamed.beside(config.get("callbacks"), watch)
             try:
-                reply = yield model_call(model, request, {**config, "callbacks": callbacks}, left)
+                arrived = paid.arrived(streamed)
+                reply = yield model_call(model, request, {**config, "callbacks": callbacks}, left, arrived)
             except (Cancelled, TimedOut):
                 raise
             except GraphBubbleUp:
@@ -354,9 +357,7 @@ class Session:
                 self.teller.tell("retry", reason="model_error", detail=words)
                 yield Pause(pause)
             else:
-                if not isinstance(reply, AIMessage):  # some integrations return other kinds of messages
-                    reply = AIMessage(reply.content, id=reply.id)
-                return streamed.checked(reply)
+                return streamed.checked(as_ai(reply))
 
     def _count(
         self, model: Runnable[Any, Any], request: Sequence[AnyMessage], reply: AIMessage, price: Price | None

@@ -33,6 +33,8 @@ TOOL_THREADS = ThreadPool(128, "taograph-tool")
 
 # How long a coroutine that was cancelled may take to clean up before it is left behind.
 _GRACE_SECONDS = 0.5
+# How long a result that must not be lost may still come, once the task that asked for it is cancelled.
+_ARRIVING_SECONDS = 0.2
 
 
 _ENDING = (SystemExit, GeneratorExit, asyncio.CancelledError, BaseExceptionGroup)
@@ -88,6 +90,7 @@ class Call:
         pool: The threads that the blocking way runs in.
         certain: Made whatever becomes of the run, and never given up: it writes down what was done.
         once_begun: Seconds from when it begins, for which the blocking way may wait: for a thread.
+        arrived: Is given the result of the async way where the task that asked for it is cancelled in that very moment.
     """
 
     func: Callable[[], Any] | None
@@ -96,6 +99,7 @@ class Call:
     pool: ThreadPool
     certain: bool = False
     once_begun: float | None = None
+    arrived: Callable[[Any], Awaitable[None]] | None = None
 
     def first_look(self) -> float | None:
         """Seconds until it is to be seen whether its time is over."""
@@ -300,7 +304,7 @@ async def _acalled(wanted: Call | Pause, cancel: Cancellation | None) -> Any:
     return await _cut(wanted, cancel)
 
 
-async def _cut(call: Call, cancel: Cancellation | None) -> Any:
+async def _cut(call: Call, cancel: Cancellation | None) -> Any:  # noqa: PLR0915 - from its beginning to its end
     """A call until it is done, its time is over, or the run is cancelled."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
@@ -344,6 +348,9 @@ async def _cut(call: Call, cancel: Cancellation | None) -> Any:
     try:
         await wait()
         ended = running.done()
+    except asyncio.CancelledError:
+        await _written_down(task, call)
+        raise
     finally:  # the task around us may be cancelled too
         if unsubscribe is not None:
             unsubscribe()
@@ -354,6 +361,18 @@ async def _cut(call: Call, cancel: Cancellation | None) -> Any:
     if task is not None:
         await asyncio.wait({task}, timeout=_GRACE_SECONDS)
     raise _cause(cancel, begun)
+
+
+async def _written_down(task: asyncio.Task[Any] | None, call: Call) -> None:
+    """See to a result that is about to come while nobody is left to take it, as when a task beside this one failed."""
+    if task is None or call.arrived is None:
+        return
+    try:
+        if not task.done():
+            await asyncio.wait({task}, timeout=_ARRIVING_SECONDS)
+    finally:  # who is cancelled once may be cancelled twice
+        if task.done() and not task.cancelled() and task.exception() is None:
+            await call.arrived(task.result())
 
 
 async def _inline(function: Callable[[], Awaitable[T]]) -> T:
