@@ -123,10 +123,22 @@ def let_go() -> Iterator[threading.Event]:
     event.set()
 
 
+_others: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def others() -> Iterator[None]:
+    """What runs of other tests have left in this process, such as one whose tool hangs in its thread to the end."""
+    _others[:] = left_of_runs()  # held, so that no other object is taken for one of them
+    yield
+    _others.clear()
+
+
 def left_of_runs() -> list[Any]:
-    """What belongs to a run that is under way."""
+    """What belongs to a run of this test that is under way."""
     gc.collect()
-    return [found for found in gc.get_objects() if isinstance(found, Session | Claim)]
+    known = set(map(id, _others))
+    return [found for found in gc.get_objects() if isinstance(found, Session | Claim) and id(found) not in known]
 
 
 @pytest.mark.parametrize("how", ["task", "switch", "deadline", "stream", "end"])
